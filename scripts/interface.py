@@ -59,7 +59,6 @@ INVENTORY = (
 )
 START_SCRIPT = "bash start_gaudi_vllm_server.sh -w Qwen3-30B-A3B -n 4"
 PLANNED = "-w Qwen3-30B-A3B -n 4 --machine simulated:hls2 --engine"
-CAPACITY = "Qwen3-30B-A3B --rate 1/s -i 64,128 -o 8,16 --ttft 1s --tpot 50ms"
 
 # each name is a key of json.json; the rest is the command line, without --json
 RUNS: dict[str, str] = {
@@ -89,7 +88,6 @@ RUNS: dict[str, str] = {
     "migrate": f"migrate --machine simulated:hls2 {START_SCRIPT}",
     "inspect": "inspect Qwen3-30B-A3B",
     "fit": "fit Qwen3-30B-A3B --accelerator gaudi2 --engine vllm-fork@1.21",
-    "capacity": f"capacity {CAPACITY} --accelerator gaudi2",
     "cluster plan": "cluster plan -w Qwen3-30B-A3B --inventory hosts.yaml",
     "profiles list": "profiles list",
     "profiles show": "profiles show qwen3-30b-a3b",
@@ -119,6 +117,10 @@ RUNS: dict[str, str] = {
     "cluster down": "cluster down --name old --dry-run",
     "kube status": "kube status",
     "estimate": "estimate Qwen3-30B-A3B -n 4 --accelerator gaudi2 -i 1024 -o 256",
+    "recommend": (
+        "recommend Qwen3-30B-A3B -n 4 -b 16 -t 2048 --max-prefill-seqs 1 --accelerator gaudi2 "
+        "--rate 1/s -i 64,128 -o 8,16 --ttft 1s --tpot 50ms"
+    ),
     "support": "support Qwen/Qwen3-8B --accelerator gaudi2",
     "top": "top --once --machine simulated:hls2",
     "devices power": ("devices power --limit 600 -m 0 --dry-run --machine simulated:gaudi3-oam"),

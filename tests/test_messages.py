@@ -139,13 +139,13 @@ OF_DATA = """
 cache.state_{} cache.word_{} calibrate.phase_{} cluster.column_{} cluster.differs_{}
 diagnose.history_{} diagnose.history_{}_load diagnose.{} diagnose.{}_fix doctor.needs.{}
 doctor.{}.title doctor.{}.why migrate.{} engines.diff_{} engines.problem_{} estimate.part_{}
-estimate.row_{} estimate.{} features.name_{} features.{} fit.column_{} gaudi.task_{}
+estimate.row_{} features.name_{} features.{} fit.column_{} gaudi.task_{}
 host.devices_use_{} kube.phase_{} measure.arrivals_{} measure.check_name_{} measure.column_{}
 measure.fail_{} measure.name_{} models.word_{} offline.column_{} offline.{} plan.cache_{}
-plan.exported_{} recommend.goal_{} serve.phase_{} services.ended_{} services.history_{}
-services.stop_{} services.word_{} setup.unresolved_{} support.cache_{}_as_full support.cache_{}_{}
-support.column_{} support.kind_{} watch.col_{} watch.disk_{} watch.no_{} watch.no_{}_match
-watch.phase_{}
+plan.exported_{} recommend.goal_{} recommend.other_{} serve.phase_{} services.ended_{}
+services.history_{} services.stop_{} services.word_{} setup.unresolved_{}
+support.cache_{}_as_full support.cache_{}_{} support.column_{} support.kind_{} watch.col_{}
+watch.disk_{} watch.no_{} watch.no_{}_match watch.phase_{}
 """
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from gaudi_launch.app import calibrate, estimate, recommend, tune
+from gaudi_launch.app import calibrate, recommend, tune
 from gaudi_launch.app.fields import option_of
 from gaudi_launch.app.kubernetes_options import KubernetesOptions, to_cluster
 from gaudi_launch.app.options import LaunchOptions, read_request
@@ -305,7 +305,7 @@ def test_each_example_of_kubernetes_makes_a_target(
     assert count == 22
 
 
-@pytest.mark.parametrize("path", ["recommend", "capacity"])
+@pytest.mark.parametrize("path", ["recommend"])
 def test_each_example_of_traffic_is_read(
     reference: ModuleType, shown: list[Shown], path: str
 ) -> None:
@@ -369,11 +369,6 @@ def test_numbers_of_constants_are_in_the_column(reference: ModuleType, shown: li
         ("recommend", "--output"): f"{recommend.DEFAULT_OUTPUT}, or those of --trace",
         ("tune", "--input"): f"`{tune._INPUT}`",
         ("tune", "--output"): f"`{tune._OUTPUT}`",
-        ("estimate", "--input"): f"`{estimate.DEFAULT_INPUT}`",
-        ("estimate", "--output"): f"`{estimate.DEFAULT_OUTPUT}`",
-        ("estimate", "--max-num-seqs"): (
-            f"{estimate.DEFAULT_BATCH}; {estimate.DEFAULT_MOST} with --rate"
-        ),
         ("fp8 calibrate", "--dataset"): f"`{calibrate.DATASET}`",
         ("fp8 calibrate", "--batch"): f"1; of a .pkl file: {calibrate._PICKLE_BATCH}",
         ("serve", "--phase-timeout"): (f"{shortest / 60:.0f}m to {longest / 3600:.0f}h, by phase"),

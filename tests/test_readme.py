@@ -22,14 +22,11 @@ from gaudi_launch.cli.examples import examples
 from gaudi_launch.cli.main import run
 from gaudi_launch.host.simulated import write_tree
 from gaudi_launch.locks import try_ofd
-from tests.support.capacity import few_requests
 from tests.support.help_texts import all_commands
 from tests.support.processes import TRIVIAL, write_engine_python
 from tests.support.serve import write_model
 from tests.support.stand_in_server import serving
 from tests.support.waiting import GENEROUS, unused_port
-
-__all__ = ["few_requests"]
 
 TOP = Path(__file__).parents[1]
 FENCE = re.compile(r"```bash\n(.*?)```", re.DOTALL)
@@ -259,7 +256,7 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, 
 
 # need no process of their own: they read, compute and write
 READING = (
-    *("plan", "warmup", "devices", "fit", "migrate", "why", "cache", "capacity"),
+    *("plan", "warmup", "devices", "fit", "migrate", "why", "cache"),
     *("render", "engines", "cluster", "docs", "recommend", "support"),
 )
 MEASURING = ("check", "chat", "bench", "webui", "exporter")
@@ -294,7 +291,6 @@ def call(
     )
 
 
-@pytest.mark.usefixtures("few_requests")
 @pytest.mark.complete
 @pytest.mark.parametrize("command", [c for c in COMMANDS if c not in BY_OTHERS])
 def test_each_command(

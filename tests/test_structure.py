@@ -33,7 +33,6 @@ ABOUT_SEVERAL = {
     "bench/test_bench.py": "the command with client, workload and records",
     "bench/test_chat.py": "the command with a streaming server",
     "bench/test_figures.py": "the numbers of records, goals and comparisons",
-    "capacity/test_load_points.py": "the quick part of the tests of search, with round step times",
     "buckets/optimiser/test_goals.py": "what all searches of the optimiser reach",
     "cli/commands/test_fp8_calibrate.py": "fp8 calibrate with an engine's scripts",
     "cli/commands/test_fp8_convert.py": "fp8 convert with real shards",

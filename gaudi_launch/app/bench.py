@@ -551,19 +551,16 @@ def _predicted(case: BenchCase) -> SpeedEstimate | None:
 
     Return None for a trace, and for a server that is not a service of this machine.
     """
-    from gaudi_launch.app.estimate import DEFAULT_MOST, of_record
-    from gaudi_launch.performance.prediction import Load
+    from gaudi_launch.app.estimate import of_record
+    from gaudi_launch.performance.load import from_ranges
 
     numbers = case.numbers
-    prompt, answer = sum(numbers.input) // 2, sum(numbers.output) // 2
-    if case.options.trace or not case.found.plan or answer < 2:
+    if case.options.trace or not case.found.plan or numbers.output[1] < 2:
         return None
+    load = from_ranges(numbers.input, numbers.output)
     if numbers.rate is not None:
-        most = numbers.concurrency or DEFAULT_MOST
-        return of_record(case.found.plan, Load("rate", prompt, answer, most, numbers.rate))
-    return of_record(
-        case.found.plan, Load("concurrency", prompt, answer, numbers.concurrency or _CONCURRENCY)
-    )
+        return of_record(case.found.plan, load.at_rate(numbers.rate))
+    return of_record(case.found.plan, load.of_clients(numbers.concurrency or _CONCURRENCY))
 
 
 def comparison(files: Sequence[str], plot: Path | None) -> tuple[BenchRun, BenchRun]:

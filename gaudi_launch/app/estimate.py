@@ -1,283 +1,278 @@
-"""Predict speed from the options of ``gaudi-launch estimate``."""
+"""Predict speed: of a launch by its plan, of a service by its record."""
 
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from gaudi_launch.app.fields import switch, text
+from gaudi_launch.app.machine import planned_machine
+from gaudi_launch.app.traffic_options import (
+    LoadOptions,
+    demand_of,
+    load_of,
+    past_of,
+    rate_of_trace,
+)
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.json_values import array, mapping
 from gaudi_launch.messages import Message, message
-from gaudi_launch.planning.parse import if_given
+from gaudi_launch.optional import mapped
 
 if TYPE_CHECKING:
+    from gaudi_launch.app.options import LaunchOptions
     from gaudi_launch.app.prepare import Prepared
     from gaudi_launch.host.accelerators import Accelerator
     from gaudi_launch.models.model import Model
-    from gaudi_launch.performance.prediction import Load, Prediction
+    from gaudi_launch.performance.limits import EngineLimits
+    from gaudi_launch.performance.load import Load
     from gaudi_launch.performance.shape import Shape
-    from gaudi_launch.performance.step_model import Engine as Scheduling
+    from gaudi_launch.performance.simulate import Outcome, ServedSetup
     from gaudi_launch.performance.step_model import Setup
+    from gaudi_launch.planning.engine import Context
     from gaudi_launch.planning.engine import Engine as PlannedEngine
+    from gaudi_launch.planning.parse import Ranges
     from gaudi_launch.planning.plan import Plan
 
 _log = logging.getLogger(__name__)
 
-DEFAULT_INPUT, DEFAULT_OUTPUT, DEFAULT_BATCH = 1024, 256, 32
-# with a rate, -b is only a limit
-DEFAULT_MOST = 256
-_MOST_TOKENS = 1 << 24
-_MOST_CARDS = 1024
 # one server; no figure includes the cost of links between servers
 _SERVER_CARDS = 8
-_RELEASE = re.compile(r"v?(\d{1,2})\.(\d{1,3})(\.\d{1,4})*(-\d+)?")
-
-_LOAD, _SETUP = "Load", "Model and cards"
+# of a service whose record does not state them
+_LONGEST, _MOST = 1 << 20, 256
 
 
 @dataclass(frozen=True)
-class EstimateOptions:
-    """The options as typed; empty where not given."""
+class EstimateOptions(LoadOptions):
+    """The load as typed; empty where not given."""
 
-    cards: str = text("-n", "--cards", help="Number of cards.", panel=_SETUP, metavar="N")
-    dtype: str = text("-d", "--dtype", help="bf16, fp8, awq, gptq.", panel=_SETUP, metavar="TYPE")
+    static: bool = switch(
+        "--static",
+        help="One batch of -b without a server: all prompts prefilled together, then decoded.",
+        panel="Load",
+    )
     accelerator: str = text(
         "--accelerator",
         help="gaudi2, gaudi3... (default: this machine's, else gaudi2).",
-        panel=_SETUP,
+        panel="Cards",
         metavar="NAME",
     )
-    engine: str = text("--engine", help="Engine, as in 'fit'.", panel=_SETUP, metavar="ENGINE")
-    software: str = text(
-        "--software", help="Gaudi software release: 1.18, 1.24.1.", panel=_SETUP, metavar="RELEASE"
-    )
-    moe: str = text(
-        "--moe",
-        help="Experts that a step reads: the selected ones, or all.",
-        panel=_SETUP,
-        metavar="fused|unfused",
-    )
-    inputs: str = text(
-        "-i", "--input", help="Input tokens (default 1024).", panel=_LOAD, metavar="N"
-    )
-    outputs: str = text(
-        "-o", "--output", help="Output tokens (default 256).", panel=_LOAD, metavar="N"
-    )
-    batch: str = text(
-        "-b",
-        "--max-num-seqs",
-        help="Concurrent sequences over all cards (default 32; 256 with --rate).",
-        panel=_LOAD,
-        metavar="N",
-    )
-    static: bool = switch(
-        "--static",
-        help="One batch without a server: all prompts prefilled together, then decoded.",
-        panel=_LOAD,
-    )
-    rate: str = text(
-        "--rate", help="Requests that arrive at random: 5/s, 300/m.", panel=_LOAD, metavar="RATE"
-    )
-    concurrency: str = text(
-        "--concurrency",
-        help="Clients that each wait for an answer before the next request.",
-        panel=_LOAD,
-        metavar="N",
-    )
-
-
-@dataclass(frozen=True)
-class EstimateCase:
-    """The estimated load. ``experts`` is "fused", "unfused" or "" for a dense model."""
-
-    model: Model
-    shape: Shape
-    accelerator: Accelerator | None
-    setup: Setup
-    load: Load
-    dtype: str
-    engine: str
-    software: str
-    old: bool
-    measured: bool
-    experts: str
-    notes: tuple[Message, ...]
-
-    @property
-    def hardware(self) -> str:
-        """Return the name of the product, or "cpu"."""
-        if self.accelerator is not None:
-            return self.accelerator.id
-        return self.setup.generation
 
 
 @dataclass(frozen=True)
 class SpeedEstimate:
-    """A case and its prediction."""
+    """Speed of a launch under a load.
 
-    case: EstimateCase
-    prediction: Prediction
+    ``hardware`` is the product, or "cpu". ``engine`` is "" for a batch without a server, ``plan``
+    None for a service and for a batch.
+    """
+
+    model: Model
+    hardware: str
+    dtype: str
+    engine: str
+    outcome: Outcome
+    plan: Plan | None = None
+    notes: tuple[Message, ...] = ()
 
 
-def read(path: str, options: EstimateOptions) -> EstimateCase:
-    """Return the case of these options. Raises LaunchError for an impossible one."""
-    from gaudi_launch.app.fit import data_types, engine_for
-    from gaudi_launch.engines.conditions import Launched, concerning
-    from gaudi_launch.models.sizing import WEIGHT_BYTES, divides
-    from gaudi_launch.performance.experts import chosen_experts
-    from gaudi_launch.performance.prediction import FITTED_FROM
-    from gaudi_launch.performance.scaling import generation_of, hosts_of
-    from gaudi_launch.performance.step_model import Setup
-    from gaudi_launch.planning.parse import if_given, number
+def estimate(options: LaunchOptions, given: EstimateOptions) -> SpeedEstimate:
+    """Return the speed of a launch under a load.
 
-    if options.moe not in ("", "fused", "unfused"):
-        raise LaunchError("estimate.moe", ExitCode.USAGE, found=options.moe)
-    product = _accelerator(options.accelerator)
-    release = _release(options.software)
-    cards = if_given(number, "-n", options.cards, 1, _MOST_CARDS) or 1
-    load = _load(options)
-    model, shape = _model(path)
-    if not divides(model, cards):
-        raise LaunchError("estimate.uneven", ExitCode.USAGE, cards=cards, heads=model.heads)
-    engine = None
-    if not options.static:
-        engine = engine_for(options.engine, model, product.id)
-    dtype = data_types(model, options.dtype, engine)[0]
-    if dtype not in WEIGHT_BYTES:
-        raise LaunchError("estimate.no_type", ExitCode.MODEL, model=model.path, dtype=dtype)
-    notes = _product_notes(product, cards)
-    scheduling: Scheduling = "static"
-    if engine is not None:
-        scheduling = engine.innermost.scheduling
-    fused, gather = chosen_experts(model.model_type or model.name, scheduling, release)
-    if options.moe:
-        fused, gather = options.moe == "fused", 0
-    experts = ""
-    if shape.experts:
-        experts = "fused" if fused else "unfused"
-        notes.append(message(f"estimate.{experts}"))
-    old = release is not None and release < FITTED_FROM
-    if old:
-        notes.append(message("estimate.old", release=options.software))
-    setup = Setup(
-        generation=generation_of(product),
-        cards=cards,
-        math=_math_of(dtype),
-        weight_bytes=WEIGHT_BYTES[dtype],
-        kv_bytes=_kv_bytes(dtype, cards=True),
-        engine=scheduling,
-        fused=fused,
-        gather=gather,
-        hosts=hosts_of(cards, product),
-    )
-    label = ""
-    if engine is None:
-        notes += _memory_notes(model, setup, load, product)
+    Without one, that of as many clients as it serves. Raises LaunchError for an impossible one, and
+    where the speed is not known.
+    """
+    from gaudi_launch.app.fit import check_writes
+    from gaudi_launch.planning.parse import ranges
+
+    _check_load(options, given)
+    notes: list[Message] = []
+    machine, _ = planned_machine(options, given.accelerator, notes)
+    prepared = _prepared(replace(options, machine=machine))
+    check_writes(prepared.model)
+    lengths = ranges(options.input_range, options.output_range)
+    if given.static:
+        found = _static(prepared, lengths, notes)
     else:
-        label = engine.identity.label
-        question = _ServedQuestion(model, engine, product, dtype)
-        setup, load, said = _in_memory(question, setup, load)
-        launched, exact = Launched(model, product.id), engine.innermost.identity.exact
-        notes += [*said, *(each.sentence for each in concerning(exact, launched))]
-    return EstimateCase(
-        model=model,
-        shape=shape,
-        accelerator=product,
-        setup=setup,
-        load=load,
-        dtype=dtype,
-        engine=label,
-        software=options.software,
-        old=old,
-        measured=not _product_notes(product, cards),
-        experts=experts,
-        notes=tuple(notes),
-    )
+        found = _served(prepared, _Asked(given, lengths), notes)
+    if found.outcome.load.mean_output < 2:
+        raise LaunchError("estimate.short", ExitCode.USAGE, found=options.output_range)
+    return found
 
 
-def _math_of(dtype: str) -> Literal["bf16", "fp8"]:
-    """Return the type of the multiplications for weights of this type."""
-    if dtype == "fp8":
-        return "fp8"
-    return "bf16"
+@dataclass(frozen=True)
+class _Asked:
+    """The load as typed, with the ranges of its lengths."""
+
+    given: EstimateOptions
+    lengths: Ranges
 
 
-def solve(case: EstimateCase) -> SpeedEstimate:
-    """Return the prediction of a case, from the shipped constants and figures."""
-    from gaudi_launch.performance.prediction import knowledge_of, predict
+def _prepared(options: LaunchOptions) -> Prepared:
+    """Return the inputs of the plan.
 
-    known = knowledge_of(case.setup.generation)
-    found = predict(case.setup, case.shape, case.load, known, old=case.old, measured=case.measured)
-    return SpeedEstimate(case, found)
+    Lengths that its engine has no options for are left out.
+    """
+    from gaudi_launch.app.prepare import prepare
+
+    try:
+        return prepare(options)
+    except LaunchError as error:
+        if error.text.values.get("flag") not in ("-i", "-o"):
+            raise
+    return prepare(replace(options, input_range=None, output_range=None))
 
 
-def _load(options: EstimateOptions) -> Load:
-    from gaudi_launch.app.traffic_options import read_rate
-    from gaudi_launch.performance.prediction import Load
-    from gaudi_launch.planning.parse import MOST_SEQS, number
-
-    chosen = [name for name in ("static", "rate", "concurrency") if getattr(options, name)]
-    if len(chosen) > 1 or (options.concurrency and options.batch):
+def _check_load(options: LaunchOptions, given: EstimateOptions) -> None:
+    """Raise LaunchError (USAGE) for loads that exclude each other."""
+    chosen = [given.static, given.rate, given.concurrency]
+    if sum(map(bool, chosen)) > 1 or (given.static and given.trace):
         raise LaunchError("estimate.one_load", ExitCode.USAGE)
-    given = if_given(number, "-b", options.batch, 1, MOST_SEQS)
-    prompt = _tokens("-i", options.inputs, DEFAULT_INPUT)
-    answer = _tokens("-o", options.outputs, DEFAULT_OUTPUT)
-    if answer < 2:
-        raise LaunchError("estimate.short", ExitCode.USAGE, found=answer)
-    if options.rate:
-        return Load("rate", prompt, answer, given or DEFAULT_MOST, read_rate(options.rate))
-    if options.concurrency:
-        return Load(
-            "concurrency",
-            prompt,
-            answer,
-            number("--concurrency", options.concurrency, 1, MOST_SEQS),
-        )
-    if options.static:
-        return Load("static", prompt, answer, given or DEFAULT_BATCH)
-    return Load("concurrency", prompt, answer, given or DEFAULT_BATCH)
+    if not options.model:
+        raise LaunchError("plan.no_model", ExitCode.USAGE)
 
 
-def _tokens(flag: str, text: str, default: int) -> int:
-    from gaudi_launch.planning.parse import tokens
+def of_plan(prepared: Prepared, made: Plan) -> SpeedEstimate | None:
+    """Return the prediction for a plan with as many clients as it serves.
 
-    if text:
-        return tokens(flag, text, most=_MOST_TOKENS)
-    return default
+    Lengths are those of its ranges, or typical ones. Return None for an engine without cards,
+    one that contains another, or pooling models, and where sizes are unknown.
+    """
+    from gaudi_launch.planning.speed import load_in
+
+    setup = setup_of(prepared, made)
+    if setup is None:
+        return None
+    return _of_outcome(prepared, made, setup, load_in(_context(prepared, made)), ())
 
 
-def _model(path: str) -> tuple[Model, Shape]:
-    from gaudi_launch.app.fit import check_writes, sized_model
+def setup_of(prepared: Prepared, made: Plan) -> ServedSetup | None:
+    """Return what a plan serves with; None where its speed is not known."""
+    from gaudi_launch.planning.speed import setup_in
+
+    return setup_in(_context(prepared, made), prepared.engine, made.settings, made.num_blocks)
+
+
+def _context(prepared: Prepared, made: Plan) -> Context:
+    from gaudi_launch.planning.engine import Context
+
+    engine, model, request = prepared.engine, prepared.model, prepared.request
+    limits = engine.limits(request, prepared.host, model)
+    return Context(request, prepared.host, model, made.placement, limits)
+
+
+def _served(prepared: Prepared, asked: _Asked, notes: list[Message]) -> SpeedEstimate:
+    """Return the prediction of a plan for the given load."""
+    from gaudi_launch.engines.conditions import Launched, concerning
+    from gaudi_launch.planning.speed import load_in
+
+    made = prepared.plan()
+    context = _context(prepared, made)
+    setup = setup_of(prepared, made)
+    if setup is None:
+        raise _not_known(prepared)
+    load = _given_load(load_in(context, asked.lengths), asked.given, notes)
+    notes += _product_notes(context)
+    if setup.speed.shape.experts:
+        notes.append(message("estimate.fused" if setup.speed.setup.fused else "estimate.unfused"))
+    launched = Launched(prepared.model, mapped(lambda one: one.id, _product(context)) or "")
+    exact = prepared.engine.innermost.identity.exact
+    notes += [each.sentence for each in concerning(exact, launched)]
+    found = _of_outcome(prepared, made, setup, load, tuple(notes))
+    length = setup.limits.max_model_len
+    if found is None:
+        raise LaunchError("estimate.takes_none", ExitCode.USAGE, length=length)
+    if found.outcome.refused:
+        percent = f"{100 * found.outcome.refused:.1f}"
+        refused = message("capacity.refused", percent=percent, length=length)
+        return replace(found, notes=(*found.notes, refused))
+    return found
+
+
+def _given_load(usual: Load, given: EstimateOptions, notes: list[Message]) -> Load:
+    """Return the load of the options: ``usual`` where they name none."""
+    from gaudi_launch.planning.parse import Ranges
+
+    demand, found = demand_of(given), past_of(given)
+    load, rate = usual, demand.rate
+    if found.past is not None:
+        load = load_of(found, Ranges(), notes).of_clients(usual.clients)
+        if found.own_times and not demand.clients:
+            rate = rate or rate_of_trace(found.past.requests, notes)
+    if rate:
+        return load.at_rate(rate)
+    return load.of_clients(demand.clients or usual.clients)
+
+
+def _static(prepared: Prepared, lengths: Ranges, notes: list[Message]) -> SpeedEstimate:
+    """Return the prediction of one batch without a server, whatever memory it needs."""
+    from gaudi_launch.planning.engine import Context
+    from gaudi_launch.planning.planner import place
+    from gaudi_launch.planning.speed import load_in, static_in
+
+    engine, model, request = prepared.engine, prepared.model, prepared.request
+    placement = place(request, prepared.host, engine)
+    limits = engine.limits(request, prepared.host, model)
+    context = Context(request, prepared.host, model, placement, limits)
+    setup = static_in(context, engine)
+    if setup is None:
+        raise _not_known(prepared)
+    notes += _product_notes(context)
+    load = replace(load_in(context, lengths), clients=0, batch=limits.max_num_seqs)
+    found = _of_outcome(prepared, None, setup, load, tuple(notes))
+    assert found is not None, "a batch refuses no request"
+    return found
+
+
+def _of_outcome(
+    prepared: Prepared,
+    made: Plan | None,
+    setup: ServedSetup,
+    load: Load,
+    notes: tuple[Message, ...],
+) -> SpeedEstimate | None:
+    from gaudi_launch.host.accelerators import accelerator_of
+    from gaudi_launch.performance.simulate import simulate
+
+    outcome = simulate(setup, load)
+    product = accelerator_of(prepared.host)
+    if outcome is None or product is None:
+        return None
+    label = prepared.engine.identity.label if made is not None else ""
+    dtype = setup.dtype
+    return SpeedEstimate(prepared.model, product.id, dtype, label, outcome, made, notes)
+
+
+def _not_known(prepared: Prepared) -> LaunchError:
+    """Return the error of a launch whose speed is not known, with the reason."""
+    from gaudi_launch.host.accelerators import accelerator_of, accelerators
     from gaudi_launch.performance.shape import shape_of
 
-    found = sized_model(path)
-    check_writes(found)
-    shape = shape_of(found)
-    if shape is None:
-        raise LaunchError("fit.no_kv_facts", ExitCode.MODEL, model=path)
-    return found, shape
+    product = accelerator_of(prepared.host)
+    if shape_of(prepared.model) is None:
+        return LaunchError("fit.no_kv_facts", ExitCode.MODEL, model=prepared.model.path)
+    known = ("gaudi2", "gaudi3")
+    if product is None or not product.id.startswith(known):
+        names = ", ".join(name for name in accelerators() if name.startswith(known))
+        found = "-" if product is None else product.id
+        return LaunchError("estimate.accelerator", ExitCode.USAGE, found=found, known=names)
+    engine = prepared.engine.identity.label
+    return LaunchError("estimate.not_known", ExitCode.USAGE, engine=engine)
 
 
-def _accelerator(asked: str) -> Accelerator:
-    from gaudi_launch.app.fit import find_product, own_accelerator
-    from gaudi_launch.host.accelerators import accelerators
+def _product(context: Context) -> Accelerator | None:
+    from gaudi_launch.host.accelerators import accelerator_of
 
-    product = find_product(asked)
-    if product is None or not product.id.startswith(("gaudi2", "gaudi3")):
-        fit = ", ".join(name for name in accelerators() if name.startswith(("gaudi2", "gaudi3")))
-        raise LaunchError(
-            "estimate.accelerator", ExitCode.USAGE, found=asked or own_accelerator(), known=fit
-        )
-    return product
+    return accelerator_of(context.host)
 
 
-def _product_notes(product: Accelerator, cards: int) -> list[Message]:
+def _product_notes(context: Context) -> list[Message]:
     from gaudi_launch.performance.scaling import generation_of
 
+    product, cards = _product(context), context.placement.tensor
+    assert product is not None, "its speed is known"
     notes: list[Message] = []
     generation = generation_of(product)
     if product.id != generation:
@@ -285,119 +280,6 @@ def _product_notes(product: Accelerator, cards: int) -> list[Message]:
     if cards > _SERVER_CARDS:
         notes.append(message("estimate.several_servers", cards=cards))
     return notes
-
-
-def _release(text: str) -> tuple[int, ...] | None:
-    if not text:
-        return None
-    match = _RELEASE.fullmatch(text.strip())
-    if match is None:
-        raise LaunchError("estimate.release", ExitCode.USAGE, found=text)
-    return int(match.group(1)), int(match.group(2))
-
-
-@dataclass(frozen=True)
-class _ServedQuestion:
-    """A model in one data type, on an engine and a product."""
-
-    model: Model
-    engine: PlannedEngine
-    product: Accelerator
-    dtype: str
-
-
-def _in_memory(
-    asked: _ServedQuestion, setup: Setup, load: Load
-) -> tuple[Setup, Load, list[Message]]:
-    """Return setup and load as the card's memory decides them, with notes.
-
-    The division is that of ``fit``, ``capacity`` and ``plan``, for requests of the load's lengths.
-    """
-    from gaudi_launch.app.fit import ServedLengths, request_for
-    from gaudi_launch.models.sizing import KV_BYTES
-    from gaudi_launch.planning.fit import card_row, drawn_up, limits_of
-
-    lengths = ServedLengths("", str(load.most), str(load.input), str(load.output))
-    request = request_for(asked.model, lengths)
-    limits_of(asked.engine, request, asked.model)
-    try:
-        drawn = drawn_up(
-            asked.engine, request, asked.product, asked.model, cards=setup.cards, dtype=asked.dtype
-        )
-    except LaunchError as error:
-        if error.exit_code == ExitCode.USAGE:
-            raise
-        return setup, load, [error.text]
-    row = card_row(drawn, asked.model, asked.product, setup.cards, asked.dtype)
-    kv_dtype = drawn.demand.kv_dtype
-    setup = replace(
-        setup,
-        kv_bytes=float(KV_BYTES.get(kv_dtype, 2)),
-        step_tokens=_step_tokens(asked.engine, drawn.context.limits.max_num_batched_tokens),
-    )
-    if not row.fits:
-        return setup, load, [row.reason]
-    each = -(-(load.input + load.output) // drawn.context.limits.block_size)
-    room = (row.kv_blocks or 0) // each
-    if load.kind == "rate" or not row.kv_bytes_per_token or room >= load.most:
-        return setup, load, []
-    note = message("estimate.batch_too_large", batch=load.most, fit=room)
-    return setup, replace(load, room=max(1, room)), [note]
-
-
-def _memory_notes(model: Model, setup: Setup, load: Load, product: Accelerator) -> list[Message]:
-    """Return the notes for a batch without a server: weights and cache by themselves."""
-    from gaudi_launch.models.sizing import BLOCK, GIB, block_bytes, weight_bytes_per_card
-
-    usable = float(product.usable_bytes)
-    dtype = "fp8" if setup.math == "fp8" else "bfloat16"
-    weights = weight_bytes_per_card(model, setup.cards, dtype) or 0.0
-    if weights > usable:
-        return [
-            message(
-                "estimate.weights_too_large",
-                weights=f"{weights / GIB:.0f}",
-                usable=f"{usable / GIB:.0f}",
-            )
-        ]
-    each = (
-        (block_bytes(model, setup.cards, int(setup.kv_bytes)) or 0)
-        * (load.input + load.output)
-        / BLOCK
-    )
-    fit = int((usable - weights) // each) if each else load.most
-    if load.kind != "rate" and fit < load.most:
-        return [message("estimate.batch_too_large", batch=load.most, fit=fit)]
-    return []
-
-
-def _step_tokens(engine: PlannedEngine, budget: int) -> int:
-    """Return the token budget of a step that mixes prompts and decoding, else 0."""
-    if engine.innermost.scheduling != "v1":
-        return 0
-    return budget
-
-
-def of_plan(prepared: Prepared, made: Plan) -> SpeedEstimate | None:
-    """Return the prediction for a plan with its maximum of clients.
-
-    Lengths are the middle of its ranges, or typical ones. Return None for an engine without cards,
-    one that contains another, or pooling models, and where sizes are unknown.
-    """
-    from gaudi_launch.planning.engine import Context
-    from gaudi_launch.planning.speed import load_in, setup_in
-
-    engine, model, request = prepared.engine, prepared.model, prepared.request
-    limits = engine.limits(request, prepared.host, model)
-    context = Context(request, prepared.host, model, made.placement, limits)
-    found = setup_in(context, engine, made.settings)
-    if found is None:
-        return None
-    load = load_in(context, made.num_blocks)
-    label = engine.identity.label
-    return _of_setup(
-        RecordedSetup(model, found.shape, found.accelerator, found.setup, found.dtype, label), load
-    )
 
 
 @dataclass(frozen=True)
@@ -419,6 +301,8 @@ def of_record(plan: Mapping[str, Any], load: Load) -> SpeedEstimate | None:
     without cards whose speed was not learned.
     """
     from gaudi_launch.performance.learned import read_learned
+    from gaudi_launch.performance.scaling import speed_of
+    from gaudi_launch.performance.simulate import ServedSetup, simulate
 
     found = setup_of_record(plan)
     if found is None:
@@ -427,7 +311,41 @@ def of_record(plan: Mapping[str, Any], load: Load) -> SpeedEstimate | None:
     measured = learned is not None and found.setup.generation in learned.generations
     if found.setup.generation == "cpu" and not measured:
         return None
-    return _of_setup(found, load)
+    setup = ServedSetup(
+        _recorded_limits(plan, found), speed_of(found.setup, found.shape), found.dtype
+    )
+    outcome = simulate(setup, load)
+    if outcome is None:
+        return None
+    hardware = mapped(lambda one: one.id, found.accelerator) or "cpu"
+    return SpeedEstimate(found.model, hardware, found.dtype, found.engine, outcome)
+
+
+def _recorded_limits(plan: Mapping[str, Any], found: RecordedSetup) -> EngineLimits:
+    """Return the limits of a service; those that its record lacks are wide."""
+    from gaudi_launch.performance.limits import as_limits
+
+    values = {
+        str(each.get("name")): str(each.get("value"))
+        for each in map(mapping, array(plan.get("settings")))
+    }
+
+    def number(name: str, usual: int) -> int:
+        text = values.get(name, "")
+        return int(text) if text.isdecimal() and int(text) else usual
+
+    blocks = plan.get("num_blocks")
+    length = number("--max-model-len", found.model.max_position_embeddings or _LONGEST)
+    return as_limits(
+        {
+            "max_num_seqs": number("--max-num-seqs", _MOST),
+            "max_model_len": length,
+            "max_num_batched_tokens": number("--max-num-batched-tokens", length),
+            "prefill_batch": 1,
+            "num_blocks": blocks if isinstance(blocks, int) and blocks > 0 else None,
+            "mixed_steps": found.setup.engine == "v1",
+        }
+    )
 
 
 def setup_of_record(plan: Mapping[str, Any]) -> RecordedSetup | None:
@@ -457,7 +375,7 @@ def setup_of_record(plan: Mapping[str, Any]) -> RecordedSetup | None:
     setup = Setup(
         generation="cpu",
         cards=len(modules or (0,)),
-        math=_math_of(dtype),
+        math="fp8" if dtype == "fp8" else "bf16",
         weight_bytes=WEIGHT_BYTES[dtype],
         kv_bytes=_kv_bytes(dtype, cards=engine.needs_cards),
         engine=scheduling,
@@ -474,7 +392,6 @@ def setup_of_record(plan: Mapping[str, Any]) -> RecordedSetup | None:
             setup,
             generation=generation_of(product),
             prompt_tokens=0,
-            step_tokens=_step_tokens(engine, tokens),
         )
     return RecordedSetup(model, shape, product, setup, dtype, engine.identity.label)
 
@@ -530,22 +447,3 @@ def _kv_bytes(dtype: str, *, cards: bool) -> float:
     if dtype == "fp8":
         return 1.0
     return 2.0 if cards else WEIGHT_BYTES[dtype]
-
-
-def _of_setup(found: RecordedSetup, load: Load) -> SpeedEstimate:
-    product, cards = found.accelerator, found.setup.cards
-    case = EstimateCase(
-        model=found.model,
-        shape=found.shape,
-        accelerator=product,
-        setup=found.setup,
-        load=load,
-        dtype=found.dtype,
-        engine=found.engine,
-        software="",
-        old=False,
-        measured=product is None or not _product_notes(product, cards),
-        experts="",
-        notes=(),
-    )
-    return solve(case)

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from gaudi_launch.app.steps import step
+from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host import machine as host_machine
 from gaudi_launch.host.hardware import Host
+from gaudi_launch.messages import Message, message
+
+if TYPE_CHECKING:
+    from gaudi_launch.app.options import LaunchOptions
 
 
 def load(machine: str | None = None) -> Host:
@@ -14,3 +21,32 @@ def load(machine: str | None = None) -> Host:
     """
     with step("screen.step_machine"):
         return host_machine.load(machine)
+
+
+def planned_machine(
+    options: LaunchOptions, accelerator: str, notes: list[Message]
+) -> tuple[str | None, Host]:
+    """Return the machine to plan for, and what it is.
+
+    A full server of the product where it is named, or where this machine has no card. Raises
+    LaunchError.
+    """
+    from gaudi_launch.app.fit import product_for
+    from gaudi_launch.app.saved_plan import own_part
+    from gaudi_launch.host.simulated import server_of
+
+    if accelerator and own_part(options).machine:
+        raise LaunchError("recommend.one_machine", ExitCode.USAGE)
+    if not accelerator:
+        host = load(options.machine)
+        if host.cards or options.machine:
+            return options.machine, host
+    product = product_for(accelerator)
+    server = server_of(product.id)
+    if server is None:
+        raise LaunchError("recommend.no_server", ExitCode.USAGE, found=product.id)
+    if not accelerator:
+        notes.append(
+            message("recommend.assumed_machine", product=product.title, cards=product.cards)
+        )
+    return server, load(server)

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 from gaudi_launch.app.command_line import serve_command
 from gaudi_launch.app.fields import text
+from gaudi_launch.app.machine import planned_machine
 from gaudi_launch.app.options import LaunchOptions
 from gaudi_launch.app.traffic_options import (
     Demand,
     TrafficOptions,
-    TypedLengths,
     demand_of,
+    load_of,
     past_of,
     rate_of_trace,
     targets_of,
-    traffic_of,
 )
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.messages import Message, message
@@ -28,17 +28,18 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from gaudi_launch.app.prepare import Prepared
-    from gaudi_launch.capacity.search import Targets
-    from gaudi_launch.capacity.traffic import Traffic
     from gaudi_launch.cluster.parts import Cluster
     from gaudi_launch.host.hardware import Host
     from gaudi_launch.models.model import Model
+    from gaudi_launch.performance.load import Load
     from gaudi_launch.planning.engine import Engine
+    from gaudi_launch.planning.parse import Ranges
     from gaudi_launch.planning.plan import Plan
     from gaudi_launch.planning.request import Request
     from gaudi_launch.recommend.finder import Recommendation
-    from gaudi_launch.recommend.goal import Goal, GoalName
+    from gaudi_launch.recommend.goal import Goal, GoalName, Targets
     from gaudi_launch.recommend.space import Candidate, CardPool, SearchCase, SearchedEngine
+    from gaudi_launch.recommend.trial import Planned
 
 _log = logging.getLogger(__name__)
 
@@ -50,6 +51,8 @@ _MOST_START = 7 * 24 * 3600.0
 
 # the exit code where these cards cannot meet the targets
 UNMET = ExitCode.MACHINE
+# -d: the search may change the precision
+ANY_TYPE = "any"
 
 # after -- they decide, and serve would warn of another value
 _ENGINE_OPTIONS = {
@@ -159,21 +162,24 @@ def read(
     from gaudi_launch.app.fit import check_writes, read_dtype, sized_model
     from gaudi_launch.planning.model_name import name_warning
 
-    if not options.model:
+    name_or_path = options.model
+    if not name_or_path:
         raise LaunchError("plan.no_model", ExitCode.USAGE)
     if options.tuning == "reference":
         raise LaunchError("recommend.reference", ExitCode.USAGE)
+    any_type = options.dtype == ANY_TYPE
+    options = replace(options, dtype=None if any_type else options.dtype)
     read_dtype(options.dtype or "")
     name, goal_targets = _goal_name(given), targets_of(given)
     notes: list[Message] = []
-    machine, host = _machine(options, given, notes)
-    model = sized_model(options.model)
+    machine, host = planned_machine(options, given.accelerator, notes)
+    model = sized_model(name_or_path)
     check_writes(model)
-    notes += name_warning(options.model, model)
+    notes += name_warning(name_or_path, model)
     load = _load(options, given, model, notes)
     goal = _goal(name, goal_targets, given, load)
     pool = _pool(host, options, given, goal)
-    asked = _Asked(options, machine, model, pool, load, goal.name == "context", tuple(notes))
+    asked = _Asked(options, machine, model, pool, load, goal, tuple(notes), any_type)
     if not over_servers:
         return RecommendCase(_on_servers(asked), goal, options, machine)
     search, options = _on_one_or_several(asked)
@@ -195,15 +201,16 @@ def _on_one_or_several(asked: _Asked) -> tuple[SearchCase, LaunchOptions]:
 
 @dataclass(frozen=True)
 class _Asked:
-    """The inputs of a search. ``context``: the longest length is the goal."""
+    """The inputs of a search. ``any_type``: the precision may be changed."""
 
     options: LaunchOptions
     machine: str | None
     model: Model
     pool: CardPool
     load: _Load
-    context: bool
+    goal: Goal
     notes: tuple[Message, ...]
+    any_type: bool
 
     @property
     def cards(self) -> int:
@@ -219,19 +226,21 @@ class _Asked:
         others: tuple[SearchedEngine, ...] = (),
     ) -> SearchCase:
         """Return the search of these numbers of cards and engines."""
-        from gaudi_launch.recommend.space import SearchCase
+        from gaudi_launch.recommend.space import BATCHES, SearchCase
 
         return SearchCase(
             model=self.model,
             pool=self.pool,
             engines=engines,
-            traffic=self.load.traffic,
+            load=self.load.load,
             lengths=self.load.lengths,
             cards=cards,
             longest=self.load.longest,
-            context=self.context,
+            context=self.goal.name == "context",
             notes=self.notes,
             others=others,
+            any_type=self.any_type,
+            most_batch=self.goal.clients or (1 if self.goal.has_one_client else BATCHES[-1]),
         )
 
 
@@ -314,26 +323,50 @@ def solve(
 
     Raises LaunchError where the model fits no number of these cards.
     """
-    from gaudi_launch.buckets.warmup_time import FILE_NAME, read_measured
-    from gaudi_launch.paths import state_dir
-    from gaudi_launch.recommend.finder import find, without
+    from gaudi_launch.recommend.finder import find
 
-    measured = read_measured(state_dir() / FILE_NAME)
-    found = find(case.search, case.goal, progress, measured)
-    while found.winner is not None:
-        candidate = found.winner.candidate
-        launch = launch_options(case, candidate)
-        try:
-            cluster = None
-            if candidate.needs_cluster:
-                cluster = _planned_cluster(case, launch, candidate)
-            plan = _planned(case, launch) if cluster is None else cluster.plan
-            _check_start(case.goal, plan)
-            return Recommended(case, found, launch, plan, cluster)
-        except LaunchError as error:
-            _log.debug("the best configuration has no plan: %s", error)
-            found = without(found, found.winner, error.text)
-    return Recommended(case, found, None, None)
+    planner = CasePlanner(case)
+    found = find(case.search, case.goal, planner, progress)
+    winner = found.winner
+    if winner is None or winner.plan is None:
+        return Recommended(case, found, None, None)
+    launch = launch_options(case, winner.candidate)
+    return Recommended(case, found, launch, winner.plan, planner.clusters.get(winner.candidate))
+
+
+class CasePlanner:
+    """The plans of candidates, as ``plan`` and ``cluster plan`` make them."""
+
+    def __init__(self, case: RecommendCase) -> None:
+        self.case = case
+        self.clusters: dict[Candidate, Cluster] = {}
+
+    def __call__(self, candidate: Candidate) -> Planned:
+        """Return the plan of one replica. Raises LaunchError."""
+        from gaudi_launch.app.estimate import setup_of
+        from gaudi_launch.app.prepare import prepare
+        from gaudi_launch.recommend.analytic import Group
+        from gaudi_launch.recommend.trial import Planned
+
+        case, launch = self.case, launch_options(self.case, candidate)
+        setup = None
+        if candidate.needs_cluster:
+            cluster = _planned_cluster(case, launch, candidate)
+            self.clusters[candidate] = cluster
+            plan = cluster.plan
+        else:
+            prepared = prepare(replace(launch, machine=case.machine))
+            plan = prepared.plan()
+            setup = setup_of(prepared, plan)
+        if setup is None:
+            # no figure is of stages, of several servers, or of this product
+            searched = case.search.engine(candidate.engine)
+            setup = Group(case.search, searched, candidate).setup(candidate)
+            if setup is None:
+                raise LaunchError("recommend.no_memory", ExitCode.MACHINE)
+            blocks = (plan.num_blocks or 0) // candidate.pipeline or setup.limits.num_blocks
+            setup = replace(setup, limits=replace(setup.limits, num_blocks=blocks))
+        return Planned(plan, setup)
 
 
 def save(found: Recommended, given: RecommendOptions, file: Path) -> bool:
@@ -449,27 +482,6 @@ def _planned_cluster(case: RecommendCase, launch: LaunchOptions, candidate: Cand
     request = request_of(replace(launch, machine=None))
     sizes = LayoutOptions(candidate.cards, candidate.pipeline)
     return plan_cluster(request, seen, sizes, DEFAULT_NAME, None, None)
-
-
-def _check_start(goal: Goal, plan: Plan) -> None:
-    """Raise LaunchError (MACHINE) for a plan whose warm-up takes too long."""
-    if (
-        goal.most_start is None
-        or plan.estimate is None
-        or plan.estimate.high_seconds <= goal.most_start
-    ):
-        return
-    seconds = f"{plan.estimate.high_seconds:.0f}"
-    raise LaunchError(
-        "recommend.slow_start", ExitCode.MACHINE, seconds=seconds, most=f"{goal.most_start:.0f}"
-    )
-
-
-def _planned(case: RecommendCase, launch: LaunchOptions) -> Plan:
-    """Return the plan as ``plan`` makes it. Raises LaunchError."""
-    from gaudi_launch.app.prepare import prepare
-
-    return prepare(replace(launch, machine=case.machine)).plan()
 
 
 def _prepared(options: LaunchOptions, machine: str | None) -> Prepared:
@@ -621,35 +633,6 @@ def _cards_given(options: LaunchOptions) -> int:
     return request.cards
 
 
-def _machine(
-    options: LaunchOptions, given: RecommendOptions, notes: list[Message]
-) -> tuple[str | None, Host]:
-    """Return the machine to plan for, and what it is.
-
-    A full server of the product where it is named, or where this machine has no card.
-    """
-    from gaudi_launch.app.fit import product_for
-    from gaudi_launch.app.machine import load
-    from gaudi_launch.app.saved_plan import own_part
-    from gaudi_launch.host.simulated import server_of
-
-    if given.accelerator and own_part(options).machine:
-        raise LaunchError("recommend.one_machine", ExitCode.USAGE)
-    if not given.accelerator:
-        host = load(options.machine)
-        if host.cards or options.machine:
-            return options.machine, host
-    product = product_for(given.accelerator)
-    machine = server_of(product.id)
-    if machine is None:
-        raise LaunchError("recommend.no_server", ExitCode.USAGE, found=product.id)
-    if not given.accelerator:
-        notes.append(
-            message("recommend.assumed_machine", product=product.title, cards=product.cards)
-        )
-    return machine, load(machine)
-
-
 def _pool(host: Host, options: LaunchOptions, given: RecommendOptions, goal: Goal) -> CardPool:
     """Return the cards of the answer: free ones of a machine, or servers."""
     from gaudi_launch.host.accelerators import accelerator_of
@@ -679,9 +662,9 @@ def _pool(host: Host, options: LaunchOptions, given: RecommendOptions, goal: Goa
 
 @dataclass(frozen=True)
 class _Load:
-    """The traffic, its longest requests, and its load."""
+    """The load, its longest requests, and how much of it there is."""
 
-    traffic: Traffic
+    load: Load
     lengths: tuple[int, int]
     longest: int
     demand: Demand
@@ -696,18 +679,15 @@ def _load(
     searched = given.goal in ("", "cost") and not (demand.rate or demand.clients)
     if searched and found.past is not None and found.past.timed:
         demand = Demand(rate=rate_of_trace(past, notes))
-    made = traffic_of(found, _ranges(options, notes) if past is None else TypedLengths())
-    notes += made.notes
-    traffic = made.traffic
-    longest_input = max(tokens for _, tokens, _ in traffic.requests)
-    longest_output = max(output for _, _, output in traffic.requests)
+    load = load_of(found, _ranges(options, notes, traced=past is not None), notes)
+    longest_input, longest_output = load.input_range[1], load.output_range[1]
     if past is None:
-        return _Load(traffic, (longest_input, longest_output), 0, demand)
+        return _Load(load, (longest_input, longest_output), 0, demand)
     longest = max(tokens + output for _, tokens, output in past)
     allowed = _allowed_length(options, model) or longest
-    notes += _refused(traffic, allowed)
+    notes += _refused(load, allowed)
     longest = min(longest, allowed)
-    return _Load(traffic, (min(longest_input, longest - 1), longest_output), longest, demand)
+    return _Load(load, (min(longest_input, longest - 1), longest_output), longest, demand)
 
 
 def _allowed_length(options: LaunchOptions, model: Model) -> int:
@@ -720,15 +700,15 @@ def _allowed_length(options: LaunchOptions, model: Model) -> int:
     return to_request(options).max_model_len or model.max_position_embeddings or 0
 
 
-def _refused(traffic: Traffic, length: int) -> list[Message]:
+def _refused(load: Load, length: int) -> list[Message]:
     """Return the note about prompts that this length refuses.
 
     Raises LaunchError (MODEL) where it refuses all.
     """
-    requests = traffic.requests
+    requests = load.requests
     refused = sum(tokens >= length for _, tokens, _ in requests)
     if refused == len(requests):
-        shortest = traffic.input_range[0]
+        shortest = load.input_range[0]
         raise LaunchError(
             "recommend.all_too_long", ExitCode.MODEL, length=length, shortest=shortest
         )
@@ -738,14 +718,15 @@ def _refused(traffic: Traffic, length: int) -> list[Message]:
     return [message("capacity.refused", percent=percent, length=length)]
 
 
-def _ranges(options: LaunchOptions, notes: list[Message]) -> TypedLengths:
+def _ranges(options: LaunchOptions, notes: list[Message], *, traced: bool) -> Ranges:
     """Return the lengths: given ones, else assumed ones with a note."""
-    inputs, outputs = options.input_range or "", options.output_range or ""
-    if inputs and outputs:
-        return TypedLengths(inputs, outputs)
-    inputs, outputs = inputs or str(DEFAULT_INPUT), outputs or str(DEFAULT_OUTPUT)
-    notes.append(message("recommend.assumed_lengths", input=inputs, output=outputs))
-    return TypedLengths(inputs, outputs)
+    from gaudi_launch.planning.parse import ranges
+
+    inputs, outputs = options.input_range, options.output_range
+    if not traced and not (inputs and outputs):
+        inputs, outputs = inputs or str(DEFAULT_INPUT), outputs or str(DEFAULT_OUTPUT)
+        notes.append(message("recommend.assumed_lengths", input=inputs, output=outputs))
+    return ranges(inputs or None, outputs or None)
 
 
 def _goal_name(given: RecommendOptions) -> GoalName | None:

@@ -103,11 +103,11 @@ def traffic_of(options: LaunchOptions, speed: SpeedEstimate | None) -> SavedTraf
     """
     if speed is None:
         return SavedTraffic(input=options.input_range or "", output=options.output_range or "")
-    load = speed.case.load
+    load = speed.outcome.load
     return SavedTraffic(
-        input=options.input_range or str(load.input),
-        output=options.output_range or str(load.output),
-        concurrency=str(load.most),
+        input=options.input_range or str(load.input_range[1]),
+        output=options.output_range or str(load.output_range[1]),
+        concurrency=str(load.clients),
     )
 
 

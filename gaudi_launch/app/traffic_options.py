@@ -1,21 +1,29 @@
-"""Options of traffic and targets of ``capacity`` and ``recommend``."""
+"""Options of load and targets of ``estimate`` and ``recommend``."""
 
 from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gaudi_launch.app.fields import text
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.messages import Message, message
 from gaudi_launch.optional import mapped
+from gaudi_launch.performance.load import (
+    Load,
+    LoadRequest,
+    busiest_minute,
+    from_ranges,
+    from_trace,
+    mean_rate,
+)
 
 if TYPE_CHECKING:
     from gaudi_launch.buckets.past_requests import PastRequests
-    from gaudi_launch.capacity.search import Targets
-    from gaudi_launch.capacity.traffic import Traffic, TrafficRequest
+    from gaudi_launch.planning.parse import Ranges
+    from gaudi_launch.recommend.goal import Targets
 
 _PER = {"s": 1, "sec": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
 _NUMBER = r"([0-9]+(?:\.[0-9]+)?(?:[eE][+]?[0-9]{1,2})?)"
@@ -26,8 +34,8 @@ POISSON, OWN = "poisson", "trace"
 
 
 @dataclass(frozen=True)
-class TrafficOptions:
-    """Load, past requests and targets as typed; empty where not given."""
+class LoadOptions:
+    """Load and past requests as typed; empty where not given."""
 
     rate: str = text(
         "--rate", help="Total request rate: 50/s, 3000/m, 2e6/d.", panel=_PANEL, metavar="RATE"
@@ -50,6 +58,12 @@ class TrafficOptions:
         panel=_PANEL,
         metavar="HOW",
     )
+
+
+@dataclass(frozen=True)
+class TrafficOptions(LoadOptions):
+    """Load, past requests and targets as typed; empty where not given."""
+
     ttft: str = text(
         "--ttft", help="Time to first token: 1.5s, 800ms.", panel=_PANEL, metavar="TIME"
     )
@@ -85,26 +99,10 @@ class PastTraffic:
     own_times: bool
 
 
-@dataclass(frozen=True)
-class TypedLengths:
-    """Lengths of input and output as typed, for traffic without past requests."""
-
-    inputs: str = ""
-    outputs: str = ""
-
-
-@dataclass(frozen=True)
-class Noted:
-    """Traffic with what was assumed for it."""
-
-    traffic: Traffic
-    notes: tuple[Message, ...] = field(default_factory=tuple)
-
-
 def targets_of(given: TrafficOptions) -> Targets:
     """Return the targets. Raises LaunchError (USAGE)."""
-    from gaudi_launch.capacity.search import Targets
     from gaudi_launch.planning.parse import if_given
+    from gaudi_launch.recommend.goal import Targets
 
     return Targets(
         if_given(read_latency, "--ttft", given.ttft),
@@ -114,7 +112,7 @@ def targets_of(given: TrafficOptions) -> Targets:
     )
 
 
-def demand_of(given: TrafficOptions) -> Demand:
+def demand_of(given: LoadOptions) -> Demand:
     """Return the load. Raises LaunchError (USAGE), also for both kinds at once."""
     from gaudi_launch.planning.parse import number
 
@@ -127,15 +125,14 @@ def demand_of(given: TrafficOptions) -> Demand:
     return Demand()
 
 
-def past_of(given: TrafficOptions, *, usual: str = "") -> PastTraffic:
-    """Return the past requests.
+def past_of(given: LoadOptions) -> PastTraffic:
+    """Return the past requests, at the recorded times where there are any.
 
-    ``usual``: the arrivals where none are given; "": the recorded ones where there are any.
     Raises LaunchError (USAGE).
     """
     from gaudi_launch.buckets.past_requests import read_past
 
-    wanted = given.arrivals or usual
+    wanted = given.arrivals
     if wanted not in ("", POISSON, OWN) or (wanted == OWN and not given.trace):
         raise LaunchError("capacity.arrivals", ExitCode.USAGE, found=wanted)
     if not given.trace:
@@ -146,51 +143,32 @@ def past_of(given: TrafficOptions, *, usual: str = "") -> PastTraffic:
     return PastTraffic(past, own_times=past.timed and wanted != POISSON)
 
 
-def traffic_of(found: PastTraffic, ranges: TypedLengths) -> Noted:
-    """Return the traffic of past requests, or of ranges of lengths.
-
-    Raises LaunchError (USAGE).
-    """
-    if found.past is None:
-        return _of_ranges(ranges)
-    return _of_past(found.past, own_times=found.own_times)
-
-
-def _of_ranges(given: TypedLengths) -> Noted:
-    from gaudi_launch.capacity.traffic import from_ranges
-    from gaudi_launch.planning.parse import ranges
-
-    asked = ranges(given.inputs, given.outputs)
-    one, other = asked.input, asked.output
-    assert one is not None and other is not None, "both are needed without a trace"
-    note = message(
-        "capacity.assume_ranges",
-        input=f"{one[0]}-{one[1]}",
-        output=f"{other[0]}-{other[1]}",
-    )
-    return Noted(from_ranges(one, other), (note,))
+def load_of(found: PastTraffic, ranges: Ranges, notes: list[Message]) -> Load:
+    """Return the load of past requests, else within ranges of lengths."""
+    if found.past is not None:
+        return _of_past(found.past, notes, own_times=found.own_times)
+    inputs, outputs = ranges.input, ranges.output
+    assert inputs is not None and outputs is not None, "both are needed without a trace"
+    shown = {"input": f"{inputs[0]}-{inputs[1]}", "output": f"{outputs[0]}-{outputs[1]}"}
+    notes.append(message("capacity.assume_ranges", **shown))
+    return from_ranges(inputs, outputs)
 
 
-def _of_past(past: PastRequests, *, own_times: bool) -> Noted:
-    from gaudi_launch.capacity.traffic import from_trace
-
-    made = from_trace(past.requests, own_times, shared=past.shared)
+def _of_past(past: PastRequests, notes: list[Message], *, own_times: bool) -> Load:
     id = "capacity.of_trace_own" if own_times else "capacity.of_trace"
-    notes = [message(id, requests=len(past.requests), used=len(made.requests))]
+    notes.append(message(id, requests=len(past.requests)))
     if past.shared:
         tokens = sum(each.tokens for each in past.shared)
         share = tokens / sum(tokens for _, tokens, _ in past.requests)
         notes.append(message("capacity.shared_prefixes", percent=f"{100 * share:.0f}"))
-    return Noted(made, tuple(notes))
+    return from_trace(past.requests, own_times, shared=past.shared)
 
 
-def rate_of_trace(past: list[TrafficRequest] | None, notes: list[Message]) -> float:
+def rate_of_trace(past: list[LoadRequest] | None, notes: list[Message]) -> float:
     """Return the mean rate of past requests.
 
     Raises LaunchError (USAGE) without times.
     """
-    from gaudi_launch.capacity.traffic import busiest_minute, mean_rate
-
     found = mapped(mean_rate, past or None)
     if past is None or found is None:
         raise LaunchError("capacity.no_rate", ExitCode.USAGE)

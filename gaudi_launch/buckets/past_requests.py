@@ -21,7 +21,6 @@ from typing import Any
 from gaudi_launch import http_client
 from gaudi_launch.buckets.shared_prefixes import (
     PrefixColumns,
-    SharedPrefix,
     columns_of,
     count_of,
     shared_prefixes,
@@ -29,6 +28,7 @@ from gaudi_launch.buckets.shared_prefixes import (
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.json_values import mapping
 from gaudi_launch.metrics_page import samples
+from gaudi_launch.performance.load import SharedPrefix
 from gaudi_launch.reader import parse_json
 
 RequestLengths = tuple[float, int, int]

@@ -11,21 +11,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
+
+from gaudi_launch.performance.load import SharedPrefix
 
 HASH_COLUMN, CACHED_COLUMN, DETAILS_COLUMN = "hash_ids", "cached_tokens", "prompt_tokens_details"
 _BLOCK = 512
 _MOST_TOKENS = 10**8
-
-
-class SharedPrefix(NamedTuple):
-    """The tokens at the beginning of a prompt that an earlier request had.
-
-    ``distance``: tokens that other requests brought since then; a smaller cache has lost them.
-    """
-
-    tokens: int
-    distance: int
 
 
 @dataclass(frozen=True)

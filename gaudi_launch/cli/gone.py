@@ -8,6 +8,9 @@ from gaudi_launch.errors import ExitCode, LaunchError
 
 # a command, a subcommand or a command with its option -> arguments of gaudi-launch today
 GONE: dict[str, str] = {
+    "capacity": "recommend MODEL -n 4 --rate 5/s",
+    "estimate --software": "estimate --engine",
+    "estimate --moe": "estimate",
     "devices --sources": "devices --json",
     "recommend --stack": "recommend",
     "calibrate": "fp8 calibrate",

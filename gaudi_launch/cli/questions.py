@@ -51,7 +51,7 @@ QUESTIONS: dict[str, tuple[Question, ...]] = {
         Question("questions.speed", "estimate MODEL --accelerator gaudi2"),
         Question("questions.learn", "bench --learn RESULT.json"),
         Question("questions.tune", "tune MODEL --minutes 30"),
-        Question("questions.capacity", "capacity MODEL --rate 10/s"),
+        Question("questions.capacity", "recommend MODEL --rate 10/s"),
         Question("questions.script", "migrate 'COMMAND'"),
     ),
     "Machine": (

@@ -1,4 +1,4 @@
-"""Loads of complete requests: static batch, closed loop, request rate. Pure.
+"""Loads of complete requests by formula: static batch, closed loop. Pure.
 
 Their times are computed from the times of steps.
 """
@@ -19,14 +19,11 @@ class Lengths:
     """Tokens of a prompt and of its answer, numbers or arrays.
 
     ``together``: prompts of a closed loop that one step computes, see `prompts_together`.
-    ``joined``: prompts that one step begins while other sequences decode; 0 for engines that run
-    prompts before decoding.
     """
 
     input: Any
     output: Any
     together: Any = 1.0
-    joined: Any = 0.0
 
     @property
     def context(self) -> Any:
@@ -48,7 +45,6 @@ class LoadTimes:
     throughput: Any
     parts: Parts
     batch: Any
-    saturated: bool = False
 
 
 def static_batch(prefill: Step, decode: Step, lengths: Lengths, batch: Any) -> LoadTimes:
@@ -79,10 +75,7 @@ def closed_loop(prefill: Step, decode: Step, lengths: Lengths, concurrency: Any)
 
     Each client waits for an answer before its next request. Steps of ``lengths.together`` prompts
     are prefilled one after another and decoding waits for them. Clients start together and have
-    equal lengths, as published runs do, so that a prompt waits for half of the other steps. With
-    ``lengths.joined`` answers end one step after the other, so that a prompt waits for those of
-    that step only, and for two steps in which the others decode: the one that was planned before
-    it came, and the one that computes it (vLLM's V1 scheduler, `performance.mixed_steps`).
+    equal lengths, as published runs do, so that a prompt waits for half of the other steps.
     """
     first = prefill(concurrency * 0 + lengths.together, lengths.input)
     groups = concurrency / lengths.together
@@ -90,49 +83,6 @@ def closed_loop(prefill: Step, decode: Step, lengths: Lengths, concurrency: Any)
     further = lengths.output - 1
     parts = first.times(groups).plus(each.times(further))
     ttft = first.total * (groups + 1) / 2
-    if lengths.joined:
-        joined = max(lengths.together, lengths.joined)
-        ttft = first.total * joined / lengths.together + 2 * each.total * (1 - joined / concurrency)
     tpot = (parts.total - ttft) / further
     throughput = concurrency * lengths.output / parts.total
     return LoadTimes(ttft, tpot, each.total, throughput, parts, concurrency)
-
-
-def arrivals(
-    prefill: Step, decode: Step, lengths: Lengths, *, rate: float, most: float, rounds: int = 60
-) -> LoadTimes:
-    """Return the mean times at ``rate`` requests per second.
-
-    At most ``most`` sequences run together. Prefills take their share of the time; the batch is the
-    one that keeps the rate (Little's law), found by bisection. ``saturated``: the rate is more than
-    the engine can serve, and the times are those of a closed loop.
-    """
-    first = prefill(1.0, lengths.input)
-    free = 1.0 - rate * first.total
-    low, high = 1e-3, most
-    if free <= 0 or _finished(decode, lengths, high, free) < rate:
-        found = closed_loop(prefill, decode, lengths, most)
-        return LoadTimes(
-            found.ttft, found.tpot, found.step, found.throughput, found.parts, most, saturated=True
-        )
-    for _ in range(rounds):
-        middle = (low + high) / 2
-        if _finished(decode, lengths, middle, free) < rate:
-            low = middle
-        else:
-            high = middle
-    each = decode(max(1.0, high), lengths.context)
-    busy = 1.0 - free
-    # prompts that arrive at random wait for those before them (M/D/1) and for the step that is
-    # running
-    waiting = busy / (2 * free) * first.total + each.total / 2
-    tpot = each.total / free
-    # of one second
-    parts = first.times(rate).plus(each.times(free / each.total))
-    return LoadTimes(first.total + waiting, tpot, each.total, rate * lengths.output, parts, high)
-
-
-def _finished(decode: Step, lengths: Lengths, batch: float, free: float) -> float:
-    """Return the sequences finished per second in the time that prefills leave."""
-    step = decode(max(1.0, batch), lengths.context).total
-    return float(batch * free / (step * max(1.0, lengths.output - 1)))

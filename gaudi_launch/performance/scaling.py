@@ -89,6 +89,11 @@ def step_time(
     return Speed(_lines(setup, shape, basis), setup, shape, tuple(notes), measured=measured)
 
 
+def speed_of(setup: Setup, shape: Shape) -> Speed:
+    """Return the step times of a setup that is known."""
+    return Speed(_lines(setup, shape, ""), setup, shape)
+
+
 def with_stages(speed: Speed, model: Model, stages: int) -> Speed:
     """Return the step times of one of as many virtual engines as pipeline stages.
 
@@ -136,6 +141,7 @@ def _lines(setup: Setup, shape: Shape, basis: str) -> StepTime:
         prefill_fixed=_MILLISECONDS * max(0.0, plain(short) - token * short),
         prefill_token=_MILLISECONDS * token,
         prefill_attention=_MILLISECONDS * attention,
+        prefill_masked=values()["attention.masked"] if setup.engine == "v1" else 0.0,
         decode_fixed=_MILLISECONDS * (one - sequence * few),
         decode_sequence=_MILLISECONDS * sequence,
         decode_block=_MILLISECONDS * block,

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from gaudi_launch.performance.limits import EngineLimits
+from gaudi_launch.performance.load import CachedRequests
 from gaudi_launch.performance.mixed_steps import MixedRun
 from gaudi_launch.performance.step_time import StepTime
 from gaudi_launch.performance.weighted_sum import weighted_sum
@@ -143,18 +144,6 @@ def simulate_times(
     """
     sent = CachedRequests(requests)
     return simulate_cached(sent, limits, cost, rate=rate, concurrency=concurrency, delay=delay)
-
-
-@dataclass(frozen=True)
-class CachedRequests:
-    """Requests as `simulate` takes them, with a prefix cache.
-
-    ``cached`` are the tokens of each prompt that it has; empty for none. Only an engine
-    with mixed steps counts them.
-    """
-
-    requests: Sequence[tuple[float, int, int]]
-    cached: Sequence[int] = ()
 
 
 def simulate_cached(

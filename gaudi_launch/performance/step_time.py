@@ -38,6 +38,8 @@ class StepTime:
     # a decode step's deviation from its line, by the number of sequences: a mixture reads more
     # experts with more tokens. The last value is that of larger batches
     bend: tuple[float, ...] = ()
+    # how much longer attention takes behind a context, as a share
+    prefill_masked: float = 0.0
 
     def prefill(self, batch: Any, tokens: Any) -> Any:
         """Return the milliseconds of a prefill step; numbers or numpy arrays."""
@@ -49,9 +51,11 @@ class StepTime:
         """Return milliseconds of a prefill step after ``context`` cached tokens.
 
         ``prefill_attention`` counts a pair of the prompt's tokens half, because attention is
-        causal; pairs with the context count in full.
+        causal; pairs with the context count in full. Behind a context attention runs by a mask,
+        without the causal kernel: ``prefill_masked``.
         """
-        attention = self.prefill_attention * (tokens + 2 * context)
+        masked = 1 + self.prefill_masked * (context > 0)
+        attention = self.prefill_attention * masked * (tokens + 2 * context)
         return self.prefill_fixed + batch * tokens * (self.prefill_token + attention)
 
     def in_blocks(self, batch: Any, tokens: Any, blocks: Any) -> Any:

@@ -10,23 +10,29 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from gaudi_launch.errors import LaunchError
+from gaudi_launch.host.accelerators import accelerator_of
 from gaudi_launch.host.hardware import Host
 from gaudi_launch.messages import Message, message
 from gaudi_launch.models.card_memory import divide_card, serves
 from gaudi_launch.models.model import Model
-from gaudi_launch.models.sizing import divides
+from gaudi_launch.models.sizing import WEIGHT_BYTES, divides
+from gaudi_launch.optional import mapped
 from gaudi_launch.performance.balance import balanced
+from gaudi_launch.performance.simulate import simulate
 from gaudi_launch.planning.engine import Context, Engine
-from gaudi_launch.planning.memory import MemoryPlan, division
+from gaudi_launch.planning.memory import MemoryPlan, division, type_on_card
 from gaudi_launch.planning.model_name import check_sizes
 from gaudi_launch.planning.passthrough import with_options
 from gaudi_launch.planning.placement import USUAL_COUNTS
 from gaudi_launch.planning.planner import draft, place
+from gaudi_launch.planning.precision import runs_fp8
 from gaudi_launch.planning.request import Request
-from gaudi_launch.planning.speed import load_in, setup_in, speed_of
+from gaudi_launch.planning.speed import load_in, setup_in
 
 _log = logging.getLogger(__name__)
 
+# requests that show which number of cards is the best
+_COMPARED = 500
 # engine options by which users choose a number of cards themselves
 _OWN_NUMBER = ("--tensor-parallel-size", "--num-shard", "--sharded")
 
@@ -124,20 +130,21 @@ def speeds_of(
 
 
 def _speed(context: Context, engine: Engine, count: int) -> CountedSpeed | None:
-    made = setup_in(context, engine, ())
-    if made is None:
+    request, model = context.request, context.model
+    product = accelerator_of(context.host)
+    dtype = type_on_card(model, (), engine, request.args, fp8=runs_fp8(request, model))
+    if product is None or dtype not in WEIGHT_BYTES:
         return None
-    ask, rules = division(context.model, context.limits, (), engine, context.request.args)
-    memory = divide_card(
-        context.model, count, made.dtype, made.accelerator.usable_bytes, ask, rules
-    )
+    ask, rules = division(model, context.limits, (), engine, request.args)
+    memory = divide_card(model, count, dtype, product.usable_bytes, ask, rules)
     if memory is None or not serves(memory, ask):
         return None
-    load = load_in(context, memory.blocks)
-    found = speed_of(made, load)
-    tokens = found.throughput.expected
-    score = balanced(tokens / count, ttft=found.ttft.expected, tpot=found.tpot.expected)
-    return CountedSpeed(count, tokens, score)
+    setup = setup_in(context, engine, (), memory.blocks)
+    found = mapped(lambda made: simulate(made, load_in(context), most=_COMPARED), setup)
+    if found is None:
+        return None
+    score = balanced(found.tokens / count, ttft=found.ttft.mean, tpot=found.tpot.mean)
+    return CountedSpeed(count, found.tokens, score)
 
 
 def _is_open(request: Request, engine: Engine) -> bool:

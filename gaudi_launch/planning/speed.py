@@ -2,45 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING
 
-from gaudi_launch.host.accelerators import Accelerator, accelerator_of, accelerators
-from gaudi_launch.models.sizing import KV_BYTES, WEIGHT_BYTES
+from gaudi_launch.host.accelerators import accelerator_of, accelerators
+from gaudi_launch.models.sizing import WEIGHT_BYTES
 from gaudi_launch.performance.balance import TYPICAL_INPUT, TYPICAL_OUTPUT
+from gaudi_launch.performance.limits import EngineLimits, as_limits
+from gaudi_launch.performance.load import Load, from_ranges
+from gaudi_launch.performance.scaling import step_time
+from gaudi_launch.performance.shape import shape_of
+from gaudi_launch.performance.simulate import ServedSetup
 from gaudi_launch.planning.effects import speculative_options, unmodelled
+from gaudi_launch.planning.memory import division, type_on_card
+from gaudi_launch.planning.parse import Ranges
 from gaudi_launch.planning.precision import runs_fp8, weight_type
 
 if TYPE_CHECKING:
-    from gaudi_launch.performance.prediction import Load, Prediction
-    from gaudi_launch.performance.shape import Shape
-    from gaudi_launch.performance.step_model import Setup
     from gaudi_launch.performance.step_time import StepTime
     from gaudi_launch.planning.engine import Context, Engine
     from gaudi_launch.planning.plan import Setting
     from gaudi_launch.planning.request import Request
 
+NO_RANGES = Ranges()
 # where no card is known
 _ASSUMED_CARD = "gaudi2"
-# the arithmetic for a type of weights; bf16 for every other type
-_MATH: Mapping[str, Literal["fp8"]] = {"fp8": "fp8"}
-
-
-@dataclass(frozen=True)
-class PlannedSetup:
-    """A model on cards as a plan runs it; ``dtype``: its weights on the card."""
-
-    setup: Setup
-    shape: Shape
-    accelerator: Accelerator
-    dtype: str
 
 
 def step_time_in(context: Context, engine: Engine) -> StepTime:
     """Return the step times of ``context`` on ``engine``."""
-    from gaudi_launch.performance.scaling import step_time
-
     request, model = context.request, context.model
     product = accelerator_of(context.host) or accelerators()[_ASSUMED_CARD]
     dtype = weight_type(request, model)
@@ -56,23 +47,18 @@ def _measured_kv_dtype(request: Request, dtype: str) -> str:
     return request.quant_file.kv_dtype or "auto"
 
 
-def setup_in(context: Context, engine: Engine, settings: Sequence[Setting]) -> PlannedSetup | None:
-    """Return the setup of ``context`` on ``engine`` with these settings.
+def setup_in(
+    context: Context, engine: Engine, settings: Sequence[Setting], blocks: int | None
+) -> ServedSetup | None:
+    """Return the setup of these settings and KV blocks.
 
     Return None for an engine without cards, one that contains another, models that generate no
     text, products without published figures, and where sizes, or what an option changes, are not
     known.
     """
-    from gaudi_launch.performance.experts import chosen_experts
-    from gaudi_launch.performance.scaling import generation_of, hosts_of
-    from gaudi_launch.performance.shape import shape_of
-    from gaudi_launch.performance.step_model import Setup
-    from gaudi_launch.planning.memory import division, type_on_card
-
     request, model = context.request, context.model
-    product, shape = accelerator_of(context.host), shape_of(model)
-    cards = context.placement.tensor
-    if engine.inner is not None or shape is None or product is None or not cards:
+    product, cards = accelerator_of(context.host), context.placement.tensor
+    if engine.inner is not None or shape_of(model) is None or product is None or not cards:
         return None
     # no published figure is of stages or copies
     if context.placement.parts > 1:
@@ -90,53 +76,68 @@ def setup_in(context: Context, engine: Engine, settings: Sequence[Setting]) -> P
     kv_dtype = asked.kv_dtype
     if kv_dtype == "auto":
         kv_dtype = _measured_kv_dtype(request, dtype)
-    step_tokens = 0
-    if engine.scheduling == "v1":
-        step_tokens = context.limits.max_num_batched_tokens
-    fused, gather = chosen_experts(model.model_type or model.name, engine.scheduling)
-    setup = Setup(
-        generation=generation_of(product),
-        cards=cards,
-        math=_MATH.get(dtype, "bf16"),
-        weight_bytes=WEIGHT_BYTES[dtype],
-        kv_bytes=float(KV_BYTES.get(kv_dtype, 2)),
-        engine=engine.scheduling,
-        fused=fused,
-        gather=gather,
-        step_tokens=step_tokens,
-        hosts=hosts_of(cards, product),
-    )
-    return PlannedSetup(setup, shape, product, dtype)
+    speed = step_time(model, cards, dtype, product, kv_dtype, engine.scheduling)
+    return ServedSetup(scheduled_in(context, engine, settings, blocks), speed, dtype)
 
 
-def load_in(context: Context, blocks: int | None) -> Load:
+def static_in(context: Context, engine: Engine) -> ServedSetup | None:
+    """Return the setup of ``context`` without a server.
+
+    None where `setup_in` has none. The cache of fp8 weights is in fp8, too, as in the published
+    batches.
+    """
+    found = setup_in(context, engine, (), None)
+    product = accelerator_of(context.host)
+    if found is None or product is None:
+        return None
+    kv_dtype = "fp8_inc" if found.dtype == "fp8" else "auto"
+    cards = context.placement.tensor
+    speed = step_time(context.model, cards, found.dtype, product, kv_dtype, "static")
+    return replace(found, speed=speed)
+
+
+def scheduled_in(
+    context: Context, engine: Engine, settings: Sequence[Setting], blocks: int | None
+) -> EngineLimits:
+    """Return what the engine schedules within, with these settings and KV blocks."""
+    question = engine.question(settings, context, blocks) if settings else None
+    if question is not None:
+        # the cache itself, not what the buckets must cover
+        cache = blocks or question.limits.num_blocks
+        return replace(question.limits, num_blocks=cache, cache_blocks=None)
+    mixed = engine.scheduling == "v1"
+    limits = asdict(context.limits)
+    if not mixed:
+        # an engine without chunked prefill reads a prompt in one step
+        budget = max(limits["max_num_batched_tokens"], limits["max_model_len"])
+        limits["max_num_batched_tokens"] = budget
+    return as_limits({**limits, "num_blocks": blocks, "mixed_steps": mixed})
+
+
+def load_in(context: Context, lengths: Ranges = NO_RANGES) -> Load:
     """Return the load of a plan: as many clients as it serves at once.
 
-    Lengths are the middle of the given ranges, else typical ones. ``blocks`` of the KV cache: those
-    for which it has no room wait.
+    Their lengths are within the ranges of the request, else within ``lengths``, else typical.
     """
-    from gaudi_launch.performance.prediction import Load
-
     request, limits = context.request, context.limits
-    prompt, answer = TYPICAL_INPUT, TYPICAL_OUTPUT
+    inputs, outputs = lengths.input, lengths.output
     if request.input_range is not None:
-        prompt = (limits.input_min + limits.input_max) // 2
+        inputs = (limits.input_min, limits.input_max)
     if request.output_range is not None:
-        answer = (limits.output_min + limits.output_max) // 2
-    answer = max(2, min(answer, limits.max_model_len - 1))
-    prompt = max(1, min(prompt, limits.max_model_len - answer))
-    most = limits.max_num_seqs
-    load = Load("concurrency", prompt, answer, most)
-    if blocks is None:
-        return load
-    room = max(1, blocks // -(-(prompt + answer) // limits.block_size))
-    if room >= most:
-        return load
-    return replace(load, room=room)
+        outputs = (limits.output_min, limits.output_max)
+    return within(inputs, outputs, limits.max_model_len).of_clients(limits.max_num_seqs)
 
 
-def speed_of(made: PlannedSetup, load: Load) -> Prediction:
-    """Return the prediction, with the constants that were learned on this host."""
-    from gaudi_launch.performance.prediction import knowledge_of, predict
+def within(inputs: tuple[int, int] | None, outputs: tuple[int, int] | None, length: int) -> Load:
+    """Return requests within these ranges that fit ``length`` tokens.
 
-    return predict(made.setup, made.shape, load, knowledge_of(made.setup.generation))
+    None: a typical length.
+    """
+    given_inputs = inputs or (TYPICAL_INPUT, TYPICAL_INPUT)
+    given_outputs = outputs or (TYPICAL_OUTPUT, TYPICAL_OUTPUT)
+    most_output = max(1, min(given_outputs[1], length - 1))
+    most_input = max(1, min(given_inputs[1], length - most_output))
+    return from_ranges(
+        (min(given_inputs[0], most_input), most_input),
+        (min(given_outputs[0], most_output), most_output),
+    )

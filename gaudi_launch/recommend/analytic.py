@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from gaudi_launch.capacity.replica import Replica, ReplicaQuestion, replica
 from gaudi_launch.models.card_memory import (
     CardMemory,
     ServingDemand,
@@ -18,15 +17,16 @@ from gaudi_launch.models.model import Model
 from gaudi_launch.models.sizing import BLOCK
 from gaudi_launch.models.stages import stage_of
 from gaudi_launch.performance.balance import balanced
+from gaudi_launch.performance.limits import as_limits
 from gaudi_launch.performance.scaling import Speed, step_time, with_stages
+from gaudi_launch.performance.simulate import ServedSetup
 from gaudi_launch.planning.precision import fp8_cache
+from gaudi_launch.recommend.carried import CEILING
 from gaudi_launch.recommend.goal import Goal, Served, alike, objective
 from gaudi_launch.recommend.space import Candidate, SearchCase, SearchedEngine, members, samples
 
 # an engine gives at most this share of its free memory to the cache, and keeps some for graphs
 _MOST_CACHE, _GRAPHS = 0.95, 0.05
-# what queues do not allow; as in capacity
-_MOST_LOAD = 0.9
 # arithmetic counts no queues, and some of them are shorter than this assumes: a replica less may be
 # enough
 _LENIENT = 0.8
@@ -100,10 +100,10 @@ class Group:
     @cached_property
     def computed(self) -> float:
         """Return the mean tokens of a prompt that no prefix cache has."""
-        traffic = self.case.traffic
-        if not (self.sample.prefix_caching and traffic.shared and self.memory is not None):
-            return traffic.mean_input
-        return traffic.mean_input - traffic.with_cache(self.memory.tokens).mean_cached
+        load = self.case.load
+        if not (self.sample.prefix_caching and load.shared and self.memory is not None):
+            return load.mean_input
+        return load.mean_input - load.with_cache(self.memory.tokens).mean_cached
 
     @cached_property
     def speed(self) -> Speed:
@@ -116,29 +116,34 @@ class Group:
         )
         return with_stages(speed, self.case.model, sample.pipeline)
 
-    def replica(self, candidate: Candidate) -> Replica | None:
-        """Return a candidate's replica without bucket padding; None if unfit."""
-        engine = self.searched.engine.innermost
+    def setup(self, candidate: Candidate) -> ServedSetup | None:
+        """Return a candidate's setup before its plan is drawn up; None if unfit."""
         demand = replace(
             self.demand, max_num_seqs=candidate.batch, max_num_batched_tokens=candidate.tokens
         )
-        made = replica(
-            ReplicaQuestion(
-                model=self.case.model,
-                cards=candidate.cards,
-                dtype=candidate.dtype,
-                accelerator=self.case.pool.accelerator,
-                demand=demand,
-                rules=engine.memory_rules({}),
-                traffic=self.case.traffic,
-                scheduling=engine.scheduling,
-                prompts=candidate.prompts,
-                stages=candidate.pipeline,
-            )
+        product = self.case.pool.accelerator
+        rules = self.searched.engine.innermost.memory_rules({})
+        found = divide_card(
+            self.stage, candidate.cards, candidate.dtype, product.usable_bytes, demand, rules
         )
-        if not isinstance(made, Replica):
+        if found is None or not found.blocks or not serves(found, demand):
             return None
-        return made
+        mixed = self.searched.is_mixed
+        limits = as_limits(
+            {
+                "max_num_seqs": candidate.batch,
+                "prefill_batch": candidate.prompts,
+                # an engine without chunked prefill reads a prompt in one step
+                "max_num_batched_tokens": max(candidate.tokens, 0 if mixed else candidate.length),
+                "max_model_len": candidate.length,
+                "num_blocks": found.blocks,
+                "mixed_steps": mixed,
+                "prefix_caching": candidate.prefix_caching,
+            }
+        )
+        return ServedSetup(
+            limits, self.speed, candidate.dtype, measured=not candidate.needs_cluster
+        )
 
 
 @dataclass(frozen=True)
@@ -206,11 +211,10 @@ class Forecaster:
     """Forecasts of one case, with the cycles that were computed."""
 
     def __init__(self, case: SearchCase, goal: Goal) -> None:
-        requests = case.traffic.requests
         self.case = case
         self.goal = goal
-        self.input = sum(tokens for _, tokens, _ in requests) / len(requests)
-        self.output = max(2.0, case.traffic.mean_output)
+        self.input = case.load.mean_input
+        self.output = max(2.0, case.load.mean_output)
         self._cycles: dict[tuple[Candidate, float], _Cycle] = {}
 
     def forecast(self, candidate: Candidate, group: Group) -> Forecast:
@@ -229,7 +233,7 @@ class Forecaster:
             return self._judged(candidate, most, cycles[-1], None)
         *_, most = (cycles[0], *(cycle for cycle in cycles if self._miss(cycle) <= 1.0))
         return self._judged(
-            candidate, most, replace(most, rate=most.rate * _MOST_LOAD), self.goal.demand
+            candidate, most, replace(most, rate=most.rate * CEILING), self.goal.demand
         )
 
     def _judged(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -9,17 +10,13 @@ from itertools import filterfalse
 from operator import attrgetter
 from typing import Any
 
-from gaudi_launch.buckets.warmup_time import Measured
-from gaudi_launch.capacity.planned_replica import evidence_of
-from gaudi_launch.capacity.replica import Replica
 from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.messages import Message
 from gaudi_launch.models.sizing import divides
 from gaudi_launch.performance.evidence import Evidence
 from gaudi_launch.recommend.analytic import Fitting, Forecaster, Group, fitting, survivors
 from gaudi_launch.recommend.front import front
 from gaudi_launch.recommend.goal import Goal, objective
-from gaudi_launch.recommend.limit import Limit, inside_of, limit_of
+from gaudi_launch.recommend.limit import Limit, limit_of
 from gaudi_launch.recommend.space import (
     CARDS,
     Candidate,
@@ -27,7 +24,7 @@ from gaudi_launch.recommend.space import (
     on_other,
     with_fewer_graphs,
 )
-from gaudi_launch.recommend.trial import Simulation, Trial, place
+from gaudi_launch.recommend.trial import Planner, Simulation, Trial
 
 Progress = Callable[[int, int], None]
 """Receives how many steps of the work are done, of how many."""
@@ -38,9 +35,10 @@ _SIMULATED, _OF_EACH = 12, 2
 _CLIMBING, _NEIGHBOURS = 3, 16
 # with a load, also the best of each number of cards whose score is this share of the best one
 _CLOSE = 0.6
-# planned completely: the best, and those of the front
-_PLANNED, _FRONT = 4, 4
-# two that differ less than this are alike, and the simpler one is the answer
+# planned: the best of each batch and of each number of prompts that is about as good as the best by
+# few requests, and some of the front
+_PLANNED, _ABOUT, _FRONT = 10, 0.97, 3
+# two that differ less than this are alike, and the one with the shorter warm-up is the answer
 _ALIKE = 0.005
 # candidates that are planned to find one that meets the targets
 _MOST_PLANNED = 14
@@ -95,10 +93,7 @@ class Recommendation:
 
 
 def find(
-    case: SearchCase,
-    goal: Goal,
-    progress: Progress | None = None,
-    measured: Sequence[Measured] = (),
+    case: SearchCase, goal: Goal, planner: Planner, progress: Progress | None = None
 ) -> Recommendation:
     """Return the best configuration for ``goal``.
 
@@ -113,7 +108,7 @@ def find(
         forecaster.forecast(candidate, able.group(candidate)) for candidate in able.candidates
     ]
     chosen = [each.candidate for each in survivors(forecasts, _SIMULATED, _OF_EACH)]
-    simulation = _Simulations(Simulation(case, goal, measured), able)
+    simulation = _Simulations(Simulation(case, goal, planner), able)
     simulated = len(chosen) + _NEIGHBOURS
     total = simulated + _PLANNED + _FRONT
     quick = simulation.quick(chosen, lambda done: show(done, total))
@@ -123,12 +118,12 @@ def find(
     exact = _planned(
         simulation, quick, able, lambda done: show(min(begun + done, total - 1), total)
     )
-    show(total, total)
-    ranked = sorted(exact, key=place)
+    ranked = sorted(exact, key=simulation.one.place)
     _check_planned(ranked[0])
     winner = _settled(simulation.one, ranked)
+    show(total, total)
     shown = winner or ranked[0]
-    evidence = _evidence(case, shown)
+    evidence = shown.outcome.evidence if shown.outcome is not None else None
     sensitivity: tuple[Sensitivity, ...] = ()
     if winner is not None:
         sensitivity = _sensitivity(simulation.one, winner, _Known(quick, exact), able)
@@ -136,7 +131,7 @@ def find(
         case=case,
         goal=goal,
         winner=winner,
-        runner_up=_runner_up(winner, ranked),
+        runner_up=_runner_up(simulation.one, winner, ranked),
         trials=tuple(ranked),
         front=front(ranked),
         sensitivity=sensitivity,
@@ -161,10 +156,11 @@ def _nothing_shown(done: int) -> None:
 
 @dataclass(frozen=True)
 class _Simulations:
-    """Trials of several candidates at once."""
+    """Trials of several candidates; ``near``: what each carries by few requests."""
 
     one: Simulation
     able: Fitting
+    near: dict[Candidate, float] = dataclasses.field(default_factory=dict)
 
     def quick(
         self, candidates: Sequence[Candidate], show: Callable[[int], None] = _nothing_shown
@@ -172,7 +168,9 @@ class _Simulations:
         """Return the short trials of these candidates."""
         found = []
         for number, each in enumerate(candidates, 1):
-            found.append(self.one.quick(each, self.able.group(each)))
+            made = self.one.quick(each, self.able.group(each))
+            self.near[each] = made.each
+            found.append(made)
             show(number)
         return found
 
@@ -182,7 +180,7 @@ class _Simulations:
         """Return the trials of these candidates as their plans would have them."""
         found = []
         for number, each in enumerate(candidates, 1):
-            found.append(self.one.exact(each))
+            found.append(self.one.exact(each, self.near.get(each, 0.0)))
             show(number)
         return found
 
@@ -198,7 +196,7 @@ def _climbed(
     possible = set(able.candidates)
     climbed: set[Candidate] = set()
     while True:
-        ranked = sorted(known.values(), key=place)
+        ranked = sorted(known.values(), key=simulation.one.place)
         starts = [trial.candidate for trial in ranked[:_CLIMBING]]
         if simulation.one.goal.demand:
             starts += _best_of_cards(ranked)
@@ -233,34 +231,6 @@ def _neighbours(base: Candidate) -> list[Candidate]:
         changes: list[dict[str, Any]] = [{name: value * 2}, {name: value // 2}]
         found += [replace(base, **change) for change in changes]
     return found
-
-
-def without(found: Recommendation, trial: Trial, why: Message) -> Recommendation:
-    """Return the answer where a trial cannot be planned after all.
-
-    Without the effect of other values, which was that on this trial.
-    """
-    failed = Trial(trial.candidate, why_not=why)
-    ranked = [each for each in found.trials if each is not trial]
-    winner = best(found.goal, ranked)
-    if winner is not None:
-        ranked.remove(winner)
-        ranked.insert(0, winner)
-    evidence = limit = None
-    if ranked:
-        evidence = _evidence(found.case, ranked[0])
-        limit = limit_of(found.case, ranked[0], ranked)
-    return replace(
-        found,
-        winner=winner,
-        runner_up=_runner_up(winner, ranked),
-        trials=(*ranked, failed),
-        front=tuple(each for each in found.front if each is not trial),
-        sensitivity=(),
-        evidence=evidence,
-        limit=limit,
-        cards=None,
-    )
 
 
 def _nothing_fits(case: SearchCase) -> LaunchError:
@@ -305,7 +275,7 @@ def _planned(
 
     And of more, where none of them meets the targets.
     """
-    chosen = dict.fromkeys(trial.candidate for trial in quick[:_PLANNED])
+    chosen = dict.fromkeys(trial.candidate for trial in _about_best(simulation.one, quick))
     others = filterfalse(lambda trial: trial.candidate.is_last_resort, quick)
     chosen.update(dict.fromkeys(trial.candidate for trial in front(others)[:_FRONT]))
     rest = [trial for trial in quick if trial.candidate not in chosen and trial.miss <= _NEARLY]
@@ -319,9 +289,37 @@ def _planned(
     return found
 
 
+def _about_best(one: Simulation, quick: Sequence[Trial]) -> list[Trial]:
+    """Return the best of each batch and of each number of prompts.
+
+    Those that may be the answer. The best, and the best of another precision, are always among
+    them.
+    """
+    first = quick[0]
+    near = [
+        trial
+        for trial in quick
+        if trial.miss <= max(_NEARLY, first.miss)
+        and trial.score >= _ABOUT * first.score
+        and one.case.rank(trial.candidate) == one.case.rank(first.candidate)
+    ]
+    found: dict[Candidate, Trial] = {}
+    for name in ("batch", "prompts"):
+        seen: set[int] = set()
+        for trial in near:
+            value = getattr(trial.candidate, name)
+            if value not in seen:
+                seen.add(value)
+                found[trial.candidate] = trial
+    kept = [trial for trial in quick if trial.candidate in found][:_PLANNED]
+    other = [trial for trial in quick if not one.case.keeps_type(trial.candidate)]
+    return [first, *kept, *other[:1]]
+
+
 def _is_open(found: Sequence[Trial]) -> bool:
-    """Return True while none meets the targets, but one nearly does."""
-    return 1 < min(trial.miss for trial in found) < _FAR
+    """Return True while one nearly meets the targets, or none has a plan."""
+    least = min(trial.miss for trial in found)
+    return least == math.inf or 1 < least < _FAR
 
 
 def _with_short_start(
@@ -334,15 +332,15 @@ def _with_short_start(
     """
     known = {trial.candidate for trial in found}
     made: list[Trial] = []
-    first = min(found, key=place)
+    first = min(found, key=simulation.one.place)
     if first.missed == ("start",):
         made += simulation.exact(with_fewer_graphs(simulation.one.case, first.candidate))
-    expected = _Graphs([*found, *made])
+    expected = _Starts([*found, *made])
 
     def lateness(trial: Trial) -> float:
-        return simulation.one.lateness(trial.candidate, expected.of(trial.candidate))
+        return simulation.one.lateness(expected.of(trial.candidate))
 
-    pool = sorted(_with_shrunken(simulation, quick, able), key=place)
+    pool = sorted(_with_shrunken(simulation, quick, able), key=simulation.one.place)
     open_ones = [trial for trial in pool if trial.candidate not in known]
     while len(made) < _MOST_SHRUNKEN:
         top = max((trial.score for trial in made if trial.meets), default=-math.inf)
@@ -351,7 +349,7 @@ def _with_short_start(
             break
         made += simulation.exact([each.candidate for each in open_ones[:_TOGETHER]])
         del open_ones[:_TOGETHER]
-        expected = _Graphs([*found, *made])
+        expected = _Starts([*found, *made])
     if not any(trial.meets for trial in made):
         # what is possible
         planned = known.union(map(attrgetter("candidate"), made))
@@ -359,32 +357,28 @@ def _with_short_start(
     return made
 
 
-class _Graphs:
-    """Numbers of graphs of trials, and those that are expected for other candidates.
+class _Starts:
+    """Seconds of warm-ups: of trials, and expected ones of candidates.
 
     They follow the prompts and the batch; the type and the cards do not change them much.
     """
 
     def __init__(self, trials: Sequence[Trial]) -> None:
-        self.known: dict[tuple[int, int], int] = {}
+        self.known: dict[tuple[int, int], float] = {}
         self.shares: list[float] = []
         for trial in trials:
-            self.add(trial)
+            candidate = trial.candidate
+            if trial.start and not candidate.padding:
+                self.known[candidate.prompts, candidate.batch] = trial.start
+                self.shares.append(trial.start / _graph_share(candidate))
 
-    def add(self, trial: Trial) -> None:
-        """Take a planned trial into account."""
-        candidate = trial.candidate
-        if trial.graphs and not candidate.padding:
-            self.known[candidate.prompts, candidate.batch] = trial.graphs
-            self.shares.append(trial.graphs / _graph_share(candidate))
-
-    def of(self, candidate: Candidate) -> int:
-        """Return the expected number; 0 while nothing is known."""
+    def of(self, candidate: Candidate) -> float:
+        """Return the expected seconds; 0 while nothing is known."""
         known = self.known.get((candidate.prompts, candidate.batch))
         if known is not None or not self.shares:
-            return known or 0
+            return known or 0.0
         # the lowest, so that no candidate is left out that may meet the start
-        return int(min(self.shares) * _graph_share(candidate))
+        return min(self.shares) * _graph_share(candidate)
 
 
 def _graph_share(candidate: Candidate) -> float:
@@ -420,46 +414,71 @@ def _shrinking(start: Candidate, able: Fitting) -> list[Candidate]:
     return [each for each in found if each is not None]
 
 
-def best(goal: Goal, trials: Iterable[Trial]) -> Trial | None:
+def best(case: SearchCase, trials: Iterable[Trial]) -> Trial | None:
     """Return the best trial that meets the targets.
 
-    Of those that are alike the one that `goal.second` prefers. One with pipeline stages on a server
-    only where no other meets the targets. Where a model needs several servers, each layer stays in
-    one if that is alike (vLLM 0.8.4, docs/serving/distributed_serving.md).
+    One that changes the precision, one of an older release, and one with pipeline stages on a
+    server only where no other meets the targets. Of those that are alike the one that `goal.second`
+    prefers, then the one with the shorter warm-up. Where a model needs several servers, each layer
+    stays in one if that is alike (vLLM 0.8.4, docs/serving/distributed_serving.md).
     """
     able = [trial for trial in trials if trial.meets]
     if not able:
         return None
-    # the speed of stages is assumed, that of other layouts of a server is fitted
-    able = [trial for trial in able if not trial.candidate.is_last_resort] or able
-    top = max(trial.score for trial in able)
-    close = [trial for trial in able if trial.score >= (1 - _ALIKE) * top]
+    first = min(map(case.rank, (trial.candidate for trial in able)))
+    able = [trial for trial in able if case.rank(trial.candidate) == first]
+    close = _alike(able, [trial.score for trial in able])
     inside = [trial for trial in close if not trial.candidate.splits_layers] or close
-    return max(inside, key=lambda trial: trial.second)
+    even = _alike(inside, [trial.second for trial in inside])
+    return min(even, key=lambda trial: (trial.start, trial.candidate.batch, -trial.second))
+
+
+def _alike(trials: Sequence[Trial], values: Sequence[float]) -> list[Trial]:
+    """Return the trials whose value is about the highest."""
+    least = (1 - _ALIKE) * max(values)
+    return [trial for trial, value in zip(trials, values, strict=True) if value >= least]
 
 
 def _settled(simulation: Simulation, ranked: list[Trial]) -> Trial | None:
     """Return the best after a complete simulation, now first of ``ranked``."""
-    checked: set[Candidate] = set()
-    while (winner := best(simulation.goal, ranked)) is not None:
+    while (winner := best(simulation.case, ranked)) is not None:
         ranked.remove(winner)
-        if winner.candidate in checked:
+        if winner.settled:
             ranked.insert(0, winner)
             return winner
-        checked.add(winner.candidate)
         ranked.append(simulation.settled(winner))
-        ranked.sort(key=place)
+        ranked.sort(key=simulation.place)
+    if ranked:
+        # what is nearest is printed, too
+        ranked[0] = simulation.settled(ranked[0])
     return None
 
 
-def _runner_up(winner: Trial | None, ranked: Sequence[Trial]) -> Trial | None:
-    """Return the best that is another kind: engine, type, cards or batch differ."""
+def _runner_up(simulation: Simulation, winner: Trial | None, ranked: list[Trial]) -> Trial | None:
+    """Return the best that is another kind: engine, type, cards or batch differ.
+
+    One that gains by another precision comes first. It is settled, too.
+    """
     if winner is None:
         return None
-    for trial in ranked:
-        if trial.served is not None and _kind(trial.candidate) != _kind(winner.candidate):
-            return trial
-    return None
+    others = [
+        trial
+        for trial in ranked
+        if trial.served is not None and _kind(trial.candidate) != _kind(winner.candidate)
+    ]
+    changed = [
+        trial
+        for trial in others
+        if trial.meets
+        and simulation.case.rank(trial.candidate) > simulation.case.rank(winner.candidate)
+        and trial.score > winner.score
+    ]
+    found = next(iter([*changed, *others]), None)
+    if found is None:
+        return None
+    shown = simulation.settled(found)
+    ranked[ranked.index(found)] = shown
+    return shown
 
 
 def _kind(candidate: Candidate) -> tuple[object, ...]:
@@ -509,7 +528,7 @@ def _sensitivity(
         known.quick[base] = simulation.quick(base, able.group(base))
     found: list[Sensitivity] = []
     for field in ("dtype", "layout", "engine"):
-        ranked = sorted([*known.exact.values(), *known.quick.values()], key=place)
+        ranked = sorted([*known.exact.values(), *known.quick.values()], key=simulation.place)
         for value in dict.fromkeys(getattr(trial.candidate, field) for trial in ranked):
             if value == getattr(base, field):
                 continue
@@ -565,18 +584,9 @@ def _other_engines(simulation: Simulation, own: Trial) -> list[Sensitivity]:
             group = Group(case, searched, candidate)
             if group.memory is not None:
                 trials.append(simulation.quick(candidate, group))
-        top = best(goal, trials)
+        top = best(replace(case, engines=(searched,)), trials)
         if top is not None and top.served is not None and own.served is not None:
             factor = objective(goal, top.served) / objective(goal, own.served)
             ended = searched.engine.ended or ""
             found.append(Sensitivity("engine", searched.engine.identity.label, factor, ended))
     return found
-
-
-def _evidence(case: SearchCase, trial: Trial) -> Evidence | None:
-    """Return the published figures near one replica."""
-    if trial.served is None or not isinstance(trial.replica, Replica):
-        return None
-    # no published figure is of stages or of several servers
-    measured = not trial.candidate.needs_cluster
-    return evidence_of(trial.replica, case.traffic, inside_of(case, trial), measured=measured)

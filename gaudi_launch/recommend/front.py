@@ -51,12 +51,12 @@ def cards_for_rates(
 
     0: around what the first one carries.
     """
-    able = [trial for trial in trials if trial.meets]
+    able = [trial for trial in trials[:1] if trial.meets]
     if not able:
         return ()
     first = able[0].served
     assert first is not None, "it meets the targets"
-    base = rate or first.spare / case.traffic.mean_output
+    base = rate or first.spare / case.load.mean_output
     found: list[RateCards] = []
     for share in _SHARES:
         cards = min(_cards(case, trial, base * share) for trial in able)
@@ -66,5 +66,9 @@ def cards_for_rates(
 
 def _cards(case: SearchCase, trial: Trial, rate: float) -> int:
     assert trial.served is not None, "it meets the targets"
-    each = trial.served.spare / trial.served.replicas / case.traffic.mean_output
+    served = trial.served
+    each = trial.each * trial.candidate.pipeline
+    if not trial.full:
+        # no rate was given: what it serves with any latency
+        each = served.spare / served.replicas / case.load.mean_output
     return trial.candidate.world * max(1, math.ceil(rate / each - 1e-9))

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from gaudi_launch.capacity.search import nodes_for, replicas_on
-from gaudi_launch.capacity.traffic import Traffic
 from gaudi_launch.host.accelerators import Accelerator
 from gaudi_launch.messages import Message
 from gaudi_launch.models.model import Model
 from gaudi_launch.models.sizing import divides
+from gaudi_launch.performance.load import Load
 from gaudi_launch.planning.engine import Engine
 from gaudi_launch.planning.lengths import BLOCK, round_up
 from gaudi_launch.planning.request import Request
+from gaudi_launch.recommend.carried import nodes_for, replicas_on
 
 CARDS = (1, 2, 4, 8)
 BATCHES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
@@ -157,17 +157,18 @@ class CardPool:
 
 @dataclass(frozen=True)
 class SearchCase:
-    """A model, its traffic and what may be varied.
+    """A model, its load and what may be varied.
 
     ``lengths`` are the longest prompt and answer of the traffic, ``longest`` its longest request
     (0: both together). ``context``: search the longest maximum of input plus output too. ``others``
-    are engines to compare the answer with. ``staged``: also search pipeline stages.
+    are engines to compare the answer with. ``staged``: also search pipeline stages. ``any_type``:
+    the precision may be changed. ``most_batch``: a larger batch has no requests.
     """
 
     model: Model
     pool: CardPool
     engines: tuple[SearchedEngine, ...]
-    traffic: Traffic
+    load: Load
     lengths: tuple[int, int]
     cards: tuple[int, ...] = CARDS
     longest: int = 0
@@ -175,6 +176,21 @@ class SearchCase:
     notes: tuple[Message, ...] = field(default_factory=tuple)
     others: tuple[SearchedEngine, ...] = ()
     staged: bool = False
+    any_type: bool = False
+    most_batch: int = BATCHES[-1]
+
+    def keeps_type(self, candidate: Candidate) -> bool:
+        """Return True if a candidate does not change the precision of the weights."""
+        return self.any_type or candidate.dtype == self.engine(candidate.engine).dtypes[0]
+
+    def rank(self, candidate: Candidate) -> tuple[bool, bool, bool]:
+        """Return what a candidate needs to be better for; a smaller one comes first.
+
+        Another precision changes the answers, an older release lacks what the newest has, and no
+        figure is of stages on one server.
+        """
+        older = candidate.engine != self.engines[0].name
+        return (not self.keeps_type(candidate), candidate.is_last_resort, older)
 
     def engine(self, name: str) -> SearchedEngine:
         """Return the engine of a candidate."""
@@ -275,7 +291,7 @@ def _variants(case: SearchCase, searched: SearchedEngine, plain: Candidate) -> I
         made = replace(plain, kv_dtype=kv_dtype)
         yield made
         # without shared prefixes it only adds buckets
-        if case.traffic.shared and _turns_prefixes(searched, on=not plain.prefix_caching):
+        if case.load.shared and _turns_prefixes(searched, on=not plain.prefix_caching):
             yield replace(made, prefix_caching=not plain.prefix_caching)
 
 
@@ -290,7 +306,7 @@ def _turns_prefixes(searched: SearchedEngine, *, on: bool) -> bool:
 def members(case: SearchCase, sample: Candidate) -> Iterator[Candidate]:
     """Yield candidates that differ in batch, prompts and tokens of a step."""
     searched = case.engine(sample.engine)
-    batches: tuple[int, ...] = BATCHES
+    batches = tuple(each for each in BATCHES if each < 2 * case.most_batch)
     if searched.request.max_num_seqs:
         batches = (searched.request.max_num_seqs,)
     for batch in batches:

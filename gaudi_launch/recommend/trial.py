@@ -1,42 +1,41 @@
-"""Candidates simulated on the traffic, by few requests or by many."""
+"""Candidates simulated under the load, by few requests or by all."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from gaudi_launch.buckets.warmup_time import Measured, Span, per_graph, times
-from gaudi_launch.capacity.planned_replica import ReplicaSetup, planned_replica, request_delay
-from gaudi_launch.capacity.replica import Replica, Unfit
-from gaudi_launch.capacity.search import (
-    QUICK_SHARES,
-    SHARES,
-    LoadCurve,
-    LoadPoint,
-    ReplicaLoad,
-    Targets,
-    load_curve,
-    nodes_for,
-    settled_clients,
-)
-from gaudi_launch.capacity.traffic import Traffic
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.messages import Message, message
 from gaudi_launch.performance.balance import balanced
 from gaudi_launch.performance.evidence import Evidence
+from gaudi_launch.performance.simulate import Outcome, ServedSetup, simulate
+from gaudi_launch.planning.plan import Plan
 from gaudi_launch.recommend.analytic import Group
-from gaudi_launch.recommend.goal import Goal, Served, alike, missed, objective, second
-from gaudi_launch.recommend.space import Candidate, SearchCase, request_of
+from gaudi_launch.recommend.carried import CEILING, Carried, carried, nodes_for
+from gaudi_launch.recommend.goal import Goal, Served, Targets, alike, objective, second
+from gaudi_launch.recommend.space import Candidate, SearchCase
 
-# requests of a simulation: to rank, to compare, and (None) as many as the load needs to settle
+# requests of a simulation: to rank, and to compare
 _QUICK, _EXACT = 500, 4000
 # few requests show less than what one replica carries: a replica less may be enough
 _LENIENT = 0.9
 # more replicas than this beyond the fewest only lower a latency that meets its target
 _MORE_REPLICAS = 8
-# a plan, whose fp8 files are on the machine or not, may have a few graphs more than a trial
-_START_MARGIN = 1.05
+_MOST_REPLICAS = 10_000_000
+
+
+@dataclass(frozen=True)
+class Planned:
+    """The plan of one replica, with its setup; ``plan`` decides ``setup``."""
+
+    plan: Plan
+    setup: ServedSetup
+
+
+Planner = Callable[[Candidate], Planned]
+"""Returns the plan of a candidate. Raises LaunchError where it has none."""
 
 
 @dataclass(frozen=True)
@@ -44,275 +43,299 @@ class Trial:
     """A candidate after its simulation.
 
     ``second`` decides where ``score`` is alike. ``miss`` is by how much the worst target is missed,
-    as a factor, and ``missed`` names them: ttft, tpot, e2e, cards, start. ``start`` is the time of
-    the warm-up with ``graphs`` buckets. ``why_not`` is the reason why there is nothing to simulate,
-    ``code`` the exit code where that is an error. ``curve`` are the loads of one replica.
+    as a factor, and ``missed`` names them: ttft, tpot, e2e, cards, start. ``each`` is the most that
+    one virtual engine carries within the targets, ``full`` what it serves with any latency.
+    ``why_not`` is the reason why there is nothing to simulate, ``code`` the exit code where that is
+    an error. ``settled``: simulated under the complete load.
     """
 
     candidate: Candidate
+    setup: ServedSetup | None = None
+    plan: Plan | None = None
+    outcome: Outcome | None = field(default=None, compare=False, repr=False)
     served: Served | None = None
     score: float = -math.inf
     second: float = 0.0
     miss: float = math.inf
     missed: tuple[str, ...] = ()
-    replica: Replica | None = None
-    graphs: int = 0
-    start: Span | None = None
+    each: float = 0.0
+    full: float = 0.0
     why_not: Message | None = None
     code: ExitCode | None = None
-    curve: LoadCurve | None = field(default=None, compare=False, repr=False)
+    settled: bool = False
 
     @property
     def meets(self) -> bool:
         """Return True if it runs and meets every target."""
         return self.served is not None and not self.missed
 
+    @property
+    def graphs(self) -> int:
+        """Return the graphs of its warm-up; 0 without a plan or a warm-up."""
+        if self.plan is None or self.plan.buckets is None or self.plan.skips_warmup:
+            return 0
+        return self.plan.buckets.graphs
+
+    @property
+    def start(self) -> float:
+        """Return the seconds of the longest warm-up by its estimate; 0 without one."""
+        if self.plan is None or self.plan.estimate is None:
+            return 0.0
+        return self.plan.estimate.high_seconds
+
 
 class Simulation:
     """Trials of one case and goal."""
 
-    def __init__(self, case: SearchCase, goal: Goal, measured: Sequence[Measured] = ()) -> None:
+    def __init__(self, case: SearchCase, goal: Goal, planner: Planner) -> None:
         self.case = case
         self.goal = goal
-        self.measured = measured
-        self._traffic: dict[int, Traffic] = {}
+        self.planner = planner
 
     def quick(self, candidate: Candidate, group: Group) -> Trial:
-        """Return a trial without the padding of buckets, by few requests."""
-        made = group.replica(candidate)
-        if made is None:
+        """Return a trial without a plan, by few requests."""
+        setup = group.setup(candidate)
+        if setup is None:
             return Trial(candidate, why_not=message("recommend.no_memory"))
-        return self._served(Trial(candidate, replica=made), made, _QUICK)
+        return self._served(Trial(candidate, setup), setup, _QUICK)
 
-    def exact(self, candidate: Candidate) -> Trial:
-        """Return the trial of a candidate as its plan would have it."""
-        made = self._planned(candidate)
-        if made.replica is None:
-            return made
-        return self._served(made, made.replica, _EXACT)
-
-    def settled(self, trial: Trial) -> Trial:
-        """Return a complete trial with as many requests as its load needs."""
-        if trial.replica is None or not self.goal.demand:
-            return trial
-        return self._served(replace(trial, missed=(), miss=math.inf), trial.replica, None)
-
-    def _planned(self, candidate: Candidate) -> Trial:
-        case = self.case
-        searched = case.engine(candidate.engine)
-        asked = ReplicaSetup(
-            searched.engine.innermost,
-            request_of(case, candidate),
-            case.pool.accelerator,
-            case.model,
-            candidate.cards,
-            candidate.dtype,
-            stages=candidate.pipeline,
-        )
+    def exact(self, candidate: Candidate, near: float = 0.0) -> Trial:
+        """Return the trial of a candidate by its plan; ``near``: about what it carries."""
         try:
-            made = planned_replica(asked, case.traffic)
+            made = self.planner(candidate)
         except LaunchError as error:
             if error.exit_code == ExitCode.FAILED:
                 raise
             return Trial(candidate, why_not=error.text, code=error.exit_code)
-        if isinstance(made, Unfit):
-            return Trial(candidate, why_not=made.reason)
-        graphs = 0
-        if made.buckets is not None:
-            graphs = made.buckets.graphs
-        return Trial(candidate, replica=made, graphs=graphs, start=self._start(candidate, graphs))
+        fresh = Trial(candidate, made.setup, made.plan, each=near)
+        return self._served(fresh, made.setup, _EXACT)
 
-    def _start(self, candidate: Candidate, graphs: int) -> Span | None:
-        if not graphs or self.case.engine(candidate.engine).request.skip_warmup:
-            return None
-        one = per_graph(
-            candidate.dtype,
-            False,
-            self.measured,
-            engine=candidate.engine,
-            model=self.case.model.name,
-            cards=candidate.cards,
-        )
-        return times(one, graphs)
+    def settled(self, trial: Trial) -> Trial:
+        """Return a planned trial under the complete load."""
+        if trial.setup is None or trial.settled:
+            return trial
+        fresh = replace(trial, missed=(), miss=math.inf, settled=True)
+        return self._served(fresh, trial.setup, None)
 
-    def _served(self, trial: Trial, made: Replica, requests: int | None) -> Trial:
+    def _served(self, trial: Trial, setup: ServedSetup, most: int | None) -> Trial:
         """Return the trial with what its replicas do under the load."""
-        goal = self.goal
-        traffic = self.case.traffic
-        if trial.candidate.prefix_caching:
-            traffic = self._cached(made.limits.num_blocks * made.limits.block_size)
-        if goal.demand and requests is not None:
-            traffic = traffic.first(requests)
-        delay = request_delay()
-        simulated = ReplicaLoad(traffic, made.limits, made.cost, goal.targets.percentile, delay)
-        if not goal.demand:
-            served = self._unloaded(trial.candidate, simulated, requests or _EXACT)
+        if self.goal.demand:
+            found = self._loaded(trial, setup, most)
         else:
-            shares, leniency = SHARES, 1.0
-            if requests == _QUICK:
-                shares, leniency = QUICK_SHARES, _LENIENT
-            curve = load_curve(simulated, clients=bool(goal.clients), shares=shares)
-            served = None
-            if curve is not None:
-                served = self._loaded(trial.candidate, curve, leniency)
-            trial = replace(trial, curve=curve)
-        if served is None:
-            length = made.limits.max_model_len
+            found = self._unloaded(trial, setup, most)
+        if found is None:
+            length = setup.limits.max_model_len
             return replace(trial, why_not=message("capacity.takes_none", length=length))
-        return self._judged(trial, served)
+        return found
 
-    def _cached(self, tokens: int) -> Traffic:
-        """Return the traffic with what a prefix cache of this many tokens has of it."""
-        if tokens not in self._traffic:
-            self._traffic[tokens] = self.case.traffic.with_cache(tokens)
-        return self._traffic[tokens]
-
-    def _unloaded(
-        self, candidate: Candidate, simulated: ReplicaLoad, requests: int
-    ) -> Served | None:
+    def _unloaded(self, trial: Trial, setup: ServedSetup, most: int | None) -> Trial | None:
         """Return what replicas do with as many clients as they serve at once.
 
         For the goal of the lowest latency the load is one client.
         """
-        goal = self.goal
-        full = settled_clients(simulated, candidate.batch, requests)
+        goal, candidate = self.goal, trial.candidate
+        full = simulate(setup, self.case.load.of_clients(candidate.batch), most=most)
         load = full
         if goal.name == "latency":
-            load = settled_clients(simulated, 1, requests)
+            load = simulate(setup, self.case.load.of_clients(1), most=most)
         if load is None or full is None:
             return None
         replicas = 1
         if goal.name not in ("latency", "cost"):
-            most = self.case.pool.most_replicas(candidate.world)
-            replicas = most or self.case.pool.cards_per_node // candidate.world
-        return self._of_load(candidate, load, max(1, replicas), full)
+            pool = self.case.pool.most_replicas(candidate.world)
+            replicas = pool or self.case.pool.cards_per_node // candidate.world
+        served = self._of_load(candidate, load, max(1, replicas), full)
+        return self._judged(replace(trial, outcome=load), served)
 
-    def _loaded(self, candidate: Candidate, curve: LoadCurve, leniency: float) -> Served | None:
+    def _loaded(self, trial: Trial, setup: ServedSetup, most: int | None) -> Trial | None:
         """Return what the best number of replicas does with the given load."""
-        goal, engines = self.goal, candidate.pipeline
-        each = self._each(curve, goal.targets)
-        if each is None:
+        goal, candidate = self.goal, trial.candidate
+        able = self._carried(trial, setup, most)
+        if able is None:
+            return None
+        if not able.amount:
             # not even idle: what one client sees
-            return self._of_load(candidate, curve.load(0), 1, curve.load(0))
-        least = max(1, math.ceil(leniency * goal.demand / (each * engines) - 1e-9))
-        most = self.case.pool.most_replicas(candidate.world)
-        spare = curve.at(each)
-        found: Served | None = None
-        for replicas in _numbers(goal, least, most):
-            amount = goal.demand / (replicas * engines)
-            if leniency < 1:
-                # a number that is too small by the leniency misses no target: it may be enough
-                amount = min(amount, each)
-            served = self._of_load(candidate, curve.at(amount), replicas, spare)
-            if found is None or objective(goal, served) > objective(goal, found):
-                found = served
+            assert able.idle is not None, "its least load was simulated"
+            served = self._of_load(candidate, able.idle, 1, able.idle)
+            return self._judged(replace(trial, outcome=able.idle), served)
+        leniency = _LENIENT if most == _QUICK else 1.0
+        each = able.amount * candidate.pipeline
+        least = max(1, math.ceil(leniency * goal.demand / each - 1e-9))
+        pool = self.case.pool.most_replicas(candidate.world)
+        found: Trial | None = None
+        for replicas in _numbers(goal, least, pool):
+            asked = replace(trial, each=able.amount, full=able.full)
+            tried = self._with_replicas(asked, setup, replicas, most, leniency)
+            if tried is not None and (found is None or tried.score > found.score):
+                found = tried
+        if found is None or most is not None:
+            return found
+        return self._fewest_that_meet(found, setup, pool)
+
+    def _carried(self, trial: Trial, setup: ServedSetup, most: int | None) -> Carried | None:
+        """Return the most that one virtual engine carries within the targets."""
+        goal, load = self.goal, self.case.load
+        if most is None and trial.each and trial.full:
+            if not load.recorded:
+                # more of the same show no other rate
+                return Carried(trial.each, trial.full)
+            if goal.name != "throughput" and trial.each < goal.demand:
+                # the number of replicas shows it
+                return Carried(trial.each, trial.full)
+        return carried(
+            setup, load, goal.targets, clients=bool(goal.clients), most=most, near=trial.each
+        )
+
+    def _with_replicas(
+        self,
+        trial: Trial,
+        setup: ServedSetup,
+        replicas: int,
+        most: int | None,
+        leniency: float = 1.0,
+    ) -> Trial | None:
+        """Return the trial with this number of replicas."""
+        goal, engines = self.goal, trial.candidate.pipeline
+        amount = goal.demand / (replicas * engines)
+        if leniency < 1:
+            # a number that is too small by the leniency misses no target: it may be enough
+            amount = min(amount, trial.each)
+        load = self.case.load
+        asked = load.of_clients(max(1, math.ceil(amount - 1e-9)))
+        if not goal.clients:
+            asked = load.at_rate(amount)
+        outcome = simulate(setup, asked, most=most, full=trial.full)
+        if outcome is None:
+            return None
+        per_request = outcome.tokens / max(outcome.rate, 1e-9)
+        spare = trial.each * per_request if goal.rate else outcome.tokens * trial.each / amount
+        served = self._of_load(trial.candidate, outcome, replicas, outcome)
+        served = replace(served, spare=max(served.tokens, replicas * engines * spare))
+        found = self._judged(replace(trial, outcome=outcome, missed=(), miss=math.inf), served)
+        if most == _QUICK:
+            # few requests give the number of replicas by a fraction: the fewest cards come first
+            return replace(found, second=served.spare / served.cards)
         return found
 
-    def _each(self, curve: LoadCurve, targets: Targets) -> float | None:
-        """Return the load of one replica within the targets.
+    def _fewest_that_meet(self, trial: Trial, setup: ServedSetup, pool: int | None) -> Trial:
+        """Return the trial with the fewest replicas that meet the targets.
 
-        In requests per second, or clients.
+        On the complete load. Or with the most that there are. Goals that use all replicas in any
+        case keep their number.
         """
-        each = curve.within(targets)
-        if each is None or not self.goal.clients:
-            return each
-        return max(1.0, float(math.floor(each + 1e-9)))
+        goal, engines = self.goal, trial.candidate.pipeline
+        assert trial.served is not None, "it was simulated"
+        known = {trial.served.replicas: trial}
+        first = trial.served.replicas
+
+        def meets(replicas: int) -> bool:
+            if replicas not in known:
+                known[replicas] = self._with_replicas(trial, setup, replicas, None) or trial
+            return not set(known[replicas].missed) & {"ttft", "tpot", "e2e"}
+
+        most = min(pool or _MOST_REPLICAS, _MOST_REPLICAS)
+        low, high, step = 0, first, 1
+        if meets(first):
+            if goal.name in ("throughput", "latency"):
+                return trial
+            # one less would be beyond what a replica serves at all
+            while high > 1 and goal.demand / ((high - 1) * engines) <= CEILING * trial.full:
+                if not meets(high - 1):
+                    break
+                high -= 1
+        else:
+            low = first
+            while not meets(high) and high < most:
+                low, high, step = high, min(most, high + step), 2 * step
+            while meets(high) and high - low > 1:
+                middle = (low + high) // 2
+                low, high = (low, middle) if meets(middle) else (middle, high)
+        found = known[high]
+        if not self.case.load.recorded and high == first:
+            return found
+        return replace(found, each=max(trial.each * (high == 1), goal.demand / (high * engines)))
 
     def cards_between(self, trial: Trial, evidence: Evidence | None) -> tuple[int, int] | None:
         """Return the fewest and the most cards within the range of the speed.
 
         None without a given load or evidence, or where the slowest misses the targets.
         """
-        if evidence is None or trial.curve is None or not trial.meets:
+        goal = self.goal
+        if evidence is None or trial.setup is None or not trial.meets or not goal.demand:
             return None
-        # a range needs no more requests than a comparison
-        replica = trial.curve.replica
-        short = replace(replica, traffic=replica.traffic.first(_EXACT))
-        curve = trial.curve.of(short)
+        assert trial.served is not None, "it meets its targets"
         found: list[int] = []
         world, engines = trial.candidate.world, trial.candidate.pipeline
         for factor in (evidence.high, evidence.low):
-            targets = scaled(self.goal.targets, factor)
-            each = self._each(curve, targets)
-            if each is None:
+            targets = goal.targets.times(factor)
+            able = carried(
+                trial.setup,
+                self.case.load,
+                targets,
+                clients=bool(goal.clients),
+                most=_EXACT,
+                near=trial.each,
+            )
+            if able is None or not able.amount:
                 return None
             # slower steps do not change the number of clients, but the rate that a replica carries
-            if not self.goal.clients:
-                each *= factor
-            found.append(world * max(1, math.ceil(self.goal.demand / (each * engines) - 1e-9)))
-        cards = 0
-        if trial.served is not None:
-            cards = world * trial.served.replicas
+            each = able.amount * (1.0 if goal.clients else factor)
+            found.append(world * max(1, math.ceil(goal.demand / (each * engines) - 1e-9)))
+        cards = world * trial.served.replicas
         return min(found[0], cards), max(found[1], cards)
 
-    def _of_load(
-        self, candidate: Candidate, load: LoadPoint, replicas: int, full: LoadPoint
-    ) -> Served:
+    def _of_load(self, candidate: Candidate, load: Outcome, replicas: int, full: Outcome) -> Served:
         per_node = self.case.pool.cards_per_node
         # each stage's cards run as many virtual engines as there are stages
         engines = replicas * candidate.pipeline
+        percentile = self.goal.targets.percentile
+        latencies = (full.ttft.at(percentile), full.tpot.at(percentile))
         return Served(
             replicas=replicas,
             cards=replicas * candidate.world,
             nodes=nodes_for(replicas, candidate.world, per_node),
-            ttft=load.ttft,
-            tpot=load.tpot,
-            e2e=load.e2e,
+            ttft=load.ttft.at(percentile),
+            tpot=load.tpot.at(percentile),
+            e2e=load.e2e.at(percentile),
             tokens=engines * load.tokens,
             spare=engines * full.tokens,
             length=candidate.length,
-            balance=balanced(full.tokens / candidate.cards, ttft=full.ttft, tpot=full.tpot),
+            balance=balanced(full.tokens / candidate.cards, ttft=latencies[0], tpot=latencies[1]),
         )
 
-    def _second(self, trial: Trial, served: Served) -> float:
-        """Return what decides where scores are alike.
+    def place(self, trial: Trial) -> tuple[float, ...]:
+        """Return the place of a trial: a smaller one is better."""
+        rank = self.case.rank(trial.candidate)
+        return (trial.miss, *rank, -alike(trial.score), -trial.second, trial.start)
 
-        Few requests give the number of replicas by a fraction: the fewest cards come first.
-        """
-        curve = trial.curve
-        if self.goal.demand and curve is not None and curve.shares == QUICK_SHARES:
-            return served.spare / served.cards
-        return second(self.goal, served)
-
-    def lateness(self, candidate: Candidate, graphs: int) -> float:
-        """Return the time of the warm-up as a share of the longest one allowed."""
-        most, start = self.goal.most_start, self._start(candidate, graphs)
-        if most is None or start is None:
+    def lateness(self, seconds: float) -> float:
+        """Return the time of a warm-up as a share of the longest one allowed."""
+        most = self.goal.most_start
+        if most is None:
             return 0.0
-        return _START_MARGIN * start.high / most
+        return seconds / most
 
     def _judged(self, trial: Trial, served: Served) -> Trial:
         goal = self.goal
-        names = list(missed(goal, served))
-        miss = max([1.0, *(over(goal, served, name) for name in names)])
+        names = list(goal.targets.missed(trial.outcome))
+        miss = max([1.0, *(over(goal.targets, served, name) for name in names)])
         most = self.case.pool.most_replicas(trial.candidate.world)
         if most is not None and served.replicas > most:
             names.append("cards")
             miss = max(miss, served.replicas / max(most, 0.5))
-        late = self.lateness(trial.candidate, trial.graphs)
+        late = self.lateness(trial.start)
         if late > 1:
             names.append("start")
             miss = max(miss, late)
-        score = objective(goal, served)
         return replace(
             trial,
             served=served,
-            score=score,
-            second=self._second(trial, served),
+            score=objective(goal, served),
+            second=second(goal, served),
             missed=tuple(names),
-            miss=miss,
+            # a target that only another seed misses is missed, too
+            miss=max(miss, 1.0 + 1e-9) if names else miss,
         )
-
-
-def scaled(targets: Targets, factor: float) -> Targets:
-    """Return targets for steps that are simulated ``factor`` times too long."""
-
-    def times(value: float | None) -> float | None:
-        if value is None:
-            return None
-        return value * factor
-
-    return Targets(times(targets.ttft), times(targets.tpot), targets.percentile, times(targets.e2e))
 
 
 def _numbers(goal: Goal, least: int, most: int | None) -> list[int]:
@@ -324,13 +347,8 @@ def _numbers(goal: Goal, least: int, most: int | None) -> list[int]:
     return sorted({*range(least, min(most, least + _MORE_REPLICAS) + 1), most})
 
 
-def over(goal: Goal, served: Served, name: str) -> float:
+def over(targets: Targets, served: Served, name: str) -> float:
     """Return how many times its target a latency is."""
-    most: float = getattr(goal.targets, name)
+    most: float = getattr(targets, name)
     value: float = getattr(served, name)
     return value / most
-
-
-def place(trial: Trial) -> tuple[float, float, float, float]:
-    """Return the place of a trial: a smaller one is better."""
-    return (trial.miss, trial.candidate.is_last_resort, -alike(trial.score), -trial.second)

@@ -26,11 +26,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from gaudi_launch.capacity.search import most_requests
-from gaudi_launch.capacity.traffic import Traffic
 from gaudi_launch.engines.vllm_cpu.install import engine_is_ready, python_path
 from gaudi_launch.performance.limits import EngineLimits
+from gaudi_launch.performance.load import from_trace
+from gaudi_launch.performance.scaling import Speed
+from gaudi_launch.performance.shape import Shape
+from gaudi_launch.performance.simulate import ServedSetup, most_rate
 from gaudi_launch.performance.simulator import Times, simulate_times
+from gaudi_launch.performance.step_model import Setup as Division
 from gaudi_launch.performance.step_time import EIGHT_CARDS_32B, ONE_CARD_8B, StepTime
 
 CLOCK = Path(__file__).with_name("virtual_clock.py")
@@ -66,6 +69,12 @@ class Comparison:
             "cost": self.cost.constants(),
             "ahead": limits.ahead,
         }
+
+
+def setup_of(limits: EngineLimits, cost: StepTime) -> ServedSetup:
+    """Return an engine with these step times; only they are simulated."""
+    shape = Shape(1, 1, 1, 1, 1, 1, 1, 1, 1)
+    return ServedSetup(limits, Speed(cost, Division("gaudi2", 1, "bf16", 2.0, 2.0, "v1"), shape))
 
 
 def figures(times: Times) -> dict[str, float]:
@@ -177,8 +186,8 @@ def at_shares(
     chance = random.Random(11)
     drawn = [chance.choice(lengths) for _ in range(count)]
     gaps = [chance.expovariate(1.0) for _ in drawn]
-    peak = most_requests(Traffic(tuple((0.0, *pair) for pair in drawn)), limits, cost)
-    assert peak is not None
+    peak = most_rate(setup_of(limits, cost), from_trace([(0.0, *pair) for pair in drawn]))
+    assert peak is not None, "it accepts some of them"
     found = []
     for share in shares:
         now = 0.0

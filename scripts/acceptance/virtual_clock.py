@@ -264,7 +264,9 @@ class Engine:
             if before < request.num_prompt_tokens or tokens > 1:
                 shape = (tokens, -(-before // block))
                 self.record.prompts[shape] = self.record.prompts.get(shape, 0) + 1
-                each = cost["prefill_token"] + cost["prefill_attention"] * (tokens + 2 * before)
+                masked = 1 + cost.get("prefill_masked", 0.0) * (before > 0)
+                attention = cost["prefill_attention"] * masked * (tokens + 2 * before)
+                each = cost["prefill_token"] + attention
                 milliseconds += cost["prefill_fixed"] + tokens * each
             else:
                 sequences += 1

@@ -21,7 +21,7 @@ from gaudi_launch.bench.external_tools import ToolLoad
 from gaudi_launch.bench.run_file import BenchRun
 from gaudi_launch.bench.workload import made_up
 from gaudi_launch.errors import ExitCode
-from gaudi_launch.performance.prediction import Load
+from gaudi_launch.performance.load import Load, from_ranges
 from gaudi_launch.services.endpoint import Target
 from tests.support.refusals import failing, refused
 from tests.support.stand_in_server import KEY, serving
@@ -30,6 +30,7 @@ pytestmark = pytest.mark.usefixtures("plain_english")
 
 URL = "http://127.0.0.1:9"
 NUMBERS = BenchNumbers((256, 256), (64, 64), None, None, None, None, 0, 7, 600.0)
+SENT = from_ranges((100, 301), (10, 21))
 LOAD = ToolLoad(URL, "stand-in", "stand-in", 300, 100, 1, None, 1)
 RUN = BenchRun(
     {"tool": "builtin", "model": "m", "began": 1_700_000_000.0},
@@ -86,16 +87,14 @@ def test_a_run_whose_file_cannot_be_written_is_shown_with_the_problem(tmp_path: 
 @pytest.mark.parametrize(
     ("numbers", "load"),
     [
-        ({}, Load("concurrency", 200, 15, 4)),
-        ({"concurrency": 8}, Load("concurrency", 200, 15, 8)),
-        ({"rate": 2.0}, Load("rate", 200, 15, 256, 2.0)),
-        ({"rate": 2.0, "concurrency": 8}, Load("rate", 200, 15, 8, 2.0)),
-        ({"output": (2, 2)}, Load("concurrency", 200, 2, 4)),
+        ({}, SENT.of_clients(4)),
+        ({"concurrency": 8}, SENT.of_clients(8)),
+        ({"rate": 2.0}, SENT.at_rate(2.0)),
         # nothing is predicted of one token
-        ({"output": (1, 2)}, None),
+        ({"output": (1, 1)}, None),
     ],
 )
-def test_a_service_is_predicted_for_the_middle_of_the_lengths(
+def test_a_service_is_predicted_for_the_load_that_is_sent(
     numbers: dict[str, Any], load: Load | None, tmp_path: Path
 ) -> None:
     options = LaunchOptions(model="Qwen/Qwen3-8B", machine="simulated:hls2", cards="1")
@@ -104,8 +103,11 @@ def test_a_service_is_predicted_for_the_middle_of_the_lengths(
     measured = case(**{"input": (100, 301), "output": (10, 21), **numbers})
     known = replace(measured, options=saved, found=Target(URL, plan=plan))
     expected = of_record(plan, load) if load else None
-    assert (expected is None) is (load is None)
-    assert bench.kept(known, BenchOutcome(RUN)).predicted == expected
+    predicted = bench.kept(known, BenchOutcome(RUN)).predicted
+    assert (expected is None) is (load is None) is (predicted is None)
+    if expected is not None and predicted is not None:
+        assert predicted.outcome.load == load
+        assert predicted.outcome.e2e.mean == expected.outcome.e2e.mean
     # nor of a trace, or a server without a record
     for other in (replace(saved, trace="t.csv"), saved):
         found = known.found if other.trace else Target(URL)

@@ -25,7 +25,7 @@ from gaudi_launch.buckets.warmup_time import FILE_NAME, read_measured
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.paths import state_dir
 from gaudi_launch.performance.learned import read_learned, state_file
-from gaudi_launch.performance.prediction import Load
+from gaudi_launch.performance.load import from_ranges
 from gaudi_launch.services.endpoint import Target
 from gaudi_launch.services.state import store
 from tests.support.places import DATA
@@ -248,16 +248,16 @@ def test_a_metrics_page_gives_the_mean_time_per_token(plan: dict[str, Any], tmp_
 def test_predictions_of_this_host_follow_and_unlearn_ends_it(
     plan: dict[str, Any], tmp_path: Path
 ) -> None:
-    asked = Load("concurrency", 100, 50, 8)
+    asked = from_ranges((100, 100), (50, 50)).of_clients(8)
     assert of_record(plan, asked) is None
     outcome = learn([bench(tmp_path / "run.json", plan)], "")
     assert (outcome.learned.version, len(outcome.results[0].measurements)) == (1, 3)
     found = of_record(plan, asked)
     assert found is not None
-    evidence = found.prediction.evidence
-    assert (found.case.hardware, evidence.learned, evidence.near) == ("cpu", 1, True)
-    assert found.prediction.tpot.expected == pytest.approx(0.02, rel=0.25)
-    assert found.prediction.throughput.expected == pytest.approx(300, rel=0.25)
+    evidence = found.outcome.evidence
+    assert (found.hardware, evidence.learned, evidence.near) == ("cpu", 1, True)
+    assert found.outcome.tpot.mean == pytest.approx(0.02, rel=0.25)
+    assert found.outcome.tokens == pytest.approx(300, rel=0.25)
     unlearn()
     unlearn()
     assert of_record(plan, asked) is None

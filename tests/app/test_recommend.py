@@ -7,16 +7,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
-from gaudi_launch.app import recommend
-from gaudi_launch.app.capacity import CapacityOptions
-from gaudi_launch.app.capacity import read as read_capacity
 from gaudi_launch.app.command_line import serve_command
+from gaudi_launch.app.estimate import EstimateOptions, estimate
 from gaudi_launch.app.fit import FitOptions, ServedLengths, fit
 from gaudi_launch.app.options import LaunchOptions
 from gaudi_launch.app.recommend import (
@@ -29,10 +26,6 @@ from gaudi_launch.app.recommend import (
     save,
     solve,
 )
-from gaudi_launch.capacity import cards as capacity
-from gaudi_launch.capacity.planned_replica import request_delay
-from gaudi_launch.capacity.search import ReplicaLoad, load_at, most_requests
-from gaudi_launch.capacity.traffic import from_ranges
 from gaudi_launch.cli.main import app
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.host import snapshot
@@ -40,14 +33,11 @@ from gaudi_launch.host.accelerators import accelerators
 from gaudi_launch.host.hardware import Host
 from gaudi_launch.host.simulated import make, server_of, write_tree
 from gaudi_launch.messages import message
+from gaudi_launch.performance.simulate import simulate
 from gaudi_launch.recommend.compared import compared
-from gaudi_launch.recommend.goal import Goal
 from gaudi_launch.recommend.space import Candidate, CardPool, samples
-from tests.support.capacity import few_requests
-from tests.support.recommend import SMALL, goal
-from tests.support.refusals import failing, refused
-
-__all__ = ["few_requests"]
+from tests.support.recommend import SMALL
+from tests.support.refusals import failing
 
 
 def case_of(launch: Mapping[str, Any] | None = None, **given: Any) -> RecommendCase:
@@ -96,16 +86,16 @@ def test_without_cards_a_server_is_assumed_and_stated(
     assert assumed in case.search.notes
 
 
-@pytest.mark.usefixtures("few_requests")
 def test_the_best_answer_that_has_a_plan_is_taken() -> None:
     words = {"dtype": "bf16", "max_num_seqs": "32", "max_prefill_seqs": "1"}
     case = case_of(words, goal="latency")
-    found = {}
     # cards that were taken since the search
-    for busy in ("", "1,2,3,4,5,6,7", "0,1,2,3,4,5,6,7"):
-        answer = solve(replace(case, machine=f"simulated:hls2+busy={busy}".removesuffix("+busy=")))
-        found[busy] = answer.launch and answer.launch.cards, answer.plan is None
-    assert list(found.values()) == [("8", False), ("1", False), (None, True)]
+    for busy, cards in (("", "8"), ("+busy=1,2,3,4,5,6,7", "1")):
+        answer = solve(replace(case, machine=f"simulated:hls2{busy}"))
+        assert answer.launch is not None and answer.plan is not None
+        assert answer.launch.cards == cards
+    with failing("placement.none_free", ExitCode.MACHINE):
+        solve(replace(case, machine="simulated:hls2+busy=0,1,2,3,4,5,6,7"))
 
 
 @pytest.mark.parametrize(
@@ -210,7 +200,6 @@ def test_given_options_stay_and_searched_ones_are_added() -> None:
     )
 
 
-@pytest.mark.usefixtures("few_requests")
 def test_an_argument_after_the_dashes_is_binding() -> None:
     case = case_of(
         {"extra": ("--max-num-seqs", "24", "--seed", "1"), "dtype": "bf16", "cards": "1"}
@@ -222,7 +211,6 @@ def test_an_argument_after_the_dashes_is_binding() -> None:
     assert "-b" not in serve_command(answer.launch)
 
 
-@pytest.mark.usefixtures("few_requests")
 def test_the_plan_is_that_of_the_printed_command() -> None:
     from gaudi_launch.app.prepare import prepare
 
@@ -247,38 +235,34 @@ def loaded_answer() -> Recommended:
     return solve(case_of(LENGTHS, **LOAD))
 
 
-def test_fit_accepts_the_answer_and_capacity_needs_no_fewer_cards() -> None:
+def test_fit_accepts_the_answer() -> None:
     answer = loaded_answer()
     winner, plan = answer.found.winner, answer.plan
-    assert winner is not None and winner.served is not None and plan is not None
+    assert winner is not None and plan is not None
     candidate = winner.candidate
     lengths = ServedLengths(str(candidate.length), str(candidate.batch))
     options = FitOptions(SMALL, str(candidate.cards), "gaudi2", "bf16", plan.engine.label, lengths)
     assert [row.fits for row in fit(options).table.rows] == [True]
-    words = CapacityOptions(
-        inputs="100,1000",
-        outputs="20,200",
-        dtype="bf16",
-        accelerator="gaudi2",
-        **LOAD,  # type: ignore[arg-type]
-    )
-    fleet = capacity.solve(read_capacity(SMALL, replace(words, cards=str(candidate.cards)))).chosen
-    assert fleet is not None and fleet.fleet is not None
-    assert winner.served.cards <= fleet.fleet.cards
 
 
 def test_the_targets_hold_for_requests_of_another_seed() -> None:
     found = loaded_answer().found
-    winner, targets = found.winner, found.goal.targets
-    assert winner is not None and winner.served is not None and winner.replica is not None
-    traffic = from_ranges((100, 1000), (20, 200), seed=7)
-    limits, cost = winner.replica.limits, winner.replica.cost
-    most = most_requests(traffic, limits, cost)
-    assert most is not None and targets.ttft is not None and targets.tpot is not None
-    replica = ReplicaLoad(traffic, limits, cost, targets.percentile, request_delay())
-    load = load_at(replica, found.goal.rate / winner.served.replicas / most, most)
-    assert load.ttft <= targets.ttft
-    assert load.tpot <= targets.tpot
+    winner, load = found.winner, found.case.load
+    assert winner is not None and winner.served is not None and winner.setup is not None
+    other = replace(load, requests=tuple(load.sent(8192, 7).requests))
+    outcome = simulate(winner.setup, other.at_rate(found.goal.rate / winner.served.replicas))
+    assert found.goal.targets.missed(outcome) == ()
+
+
+def test_estimate_prints_what_recommend_prints() -> None:
+    answer = loaded_answer()
+    served = answer.found.winner.served if answer.found.winner is not None else None
+    assert answer.launch is not None and served is not None
+    given = EstimateOptions(accelerator="gaudi2", rate=f"{12 / served.replicas}/s")
+    shown = estimate(answer.launch, given)
+    assert shown.outcome.ttft.at(95) == pytest.approx(served.ttft, rel=1e-9)
+    assert shown.outcome.tpot.at(95) == pytest.approx(served.tpot, rel=1e-9)
+    assert shown.plan == answer.plan
 
 
 def _trace(folder: Path, *, shared: bool) -> str:
@@ -296,7 +280,6 @@ def _trace(folder: Path, *, shared: bool) -> str:
     return str(file)
 
 
-@pytest.mark.usefixtures("few_requests")
 def test_prefix_caching_is_searched_where_a_trace_shares_prefixes(tmp_path: Path) -> None:
     launch = {"dtype": "bf16", "cards": "1", "max_num_seqs": "32", "max_prefill_seqs": "1"}
     case = case_of(launch, trace=_trace(tmp_path, shared=True), goal="throughput")
@@ -357,7 +340,6 @@ def large_case(given: Mapping[str, str], **launch: str) -> RecommendCase:
     return read(options, RecommendOptions(**given), over_servers=True)
 
 
-@pytest.mark.usefixtures("few_requests")
 def test_a_model_larger_than_a_server_is_planned_over_several(tmp_path: Path) -> None:
     answer = solve(large_case({"nodes": "2"}))
     winner, plan, cluster = answer.found.winner, answer.plan, answer.cluster
@@ -365,8 +347,8 @@ def test_a_model_larger_than_a_server_is_planned_over_several(tmp_path: Path) ->
     assert (winner.candidate.world, winner.candidate.hosts) == (16, 2)
     sizes = (cluster.layout.tensor, cluster.layout.pipeline, cluster.layout.hosts)
     assert sizes == (winner.candidate.cards, winner.candidate.pipeline, 2)
-    assert winner.replica is not None and plan.num_blocks is not None
-    assert winner.replica.limits.num_blocks == plan.num_blocks // winner.candidate.pipeline
+    assert winner.setup is not None and plan.num_blocks is not None
+    assert winner.setup.limits.num_blocks == plan.num_blocks // winner.candidate.pipeline
     assert answer.command[:6] == (
         *("gaudi-launch", "cluster", "up", LARGE["model"]),
         *("--hosts", "HOST1,HOST2"),
@@ -377,7 +359,6 @@ def test_a_model_larger_than_a_server_is_planned_over_several(tmp_path: Path) ->
     assert "recommend.spread_assumed" in {note.id for note in compared(answer.found.case).notes}
 
 
-@pytest.mark.usefixtures("few_requests")
 def test_the_printed_cluster_command_is_the_plan() -> None:
     answer = solve(large_case({"nodes": "2"}, engine="vllm-fork@1.22"))
     words = list(answer.command[1:])
@@ -456,18 +437,3 @@ def test_given_options_that_contradict_are_an_error() -> None:
     with pytest.raises(LaunchError) as error:
         solve(case_of({**options, "dtype": "bf16"}))
     assert error.value.exit_code == ExitCode.USAGE
-
-
-def test_a_warm_up_that_takes_too_long_is_no_answer() -> None:
-    limited = replace(goal("balanced"), most_start=60.0)
-
-    def check(one: Goal, high: float | None) -> None:
-        estimate = None if high is None else SimpleNamespace(high_seconds=high)
-        plan: Any = SimpleNamespace(estimate=estimate)
-        recommend._check_start(one, plan)
-
-    check(goal("balanced"), 1e9)
-    check(limited, None)
-    check(limited, 60.0)
-    with refused("recommend.slow_start", ExitCode.MACHINE, seconds="61", most="60"):
-        check(limited, 61.0)

@@ -1,4 +1,4 @@
-"""`fit`, `capacity`, `estimate` and `plan` answer alike: memory, cards, speed."""
+"""`fit`, `estimate`, `plan` and `recommend` answer alike: memory, cards, speed."""
 
 from __future__ import annotations
 
@@ -6,15 +6,9 @@ from dataclasses import dataclass
 
 import pytest
 
-from gaudi_launch.app import capacity, estimate, fit, prepare
+from gaudi_launch.app import estimate, fit, prepare, recommend
 from gaudi_launch.app.options import LaunchOptions
-from gaudi_launch.capacity.cards import CardsChoice, solve
-from gaudi_launch.capacity.replica import Replica
 from gaudi_launch.errors import LaunchError
-from gaudi_launch.planning.plan import Plan
-from tests.support.capacity import few_requests
-
-__all__ = ["few_requests"]
 
 CLIENTS, INPUT, OUTPUT, LENGTH = "32", "1024", "256", "1280"
 MACHINES = {"gaudi2": "simulated:hls2", "gaudi3": "simulated:gaudi3-oam"}
@@ -22,8 +16,6 @@ LLAMA_8B, LLAMA_70B = "meta-llama/Llama-3.1-8B-Instruct", "meta-llama/Llama-3.1-
 LLAMA_405B, QWEN_32B = "meta-llama/Llama-3.1-405B-Instruct", "Qwen/Qwen3-32B"
 MIXTRAL, QWEN_MOE = "mistralai/Mixtral-8x7B-Instruct-v0.1", "Qwen/Qwen3-30B-A3B"
 DEEPSEEK, GPT_OSS = "deepseek-ai/DeepSeek-R1", "openai/gpt-oss-120b"
-# padding of buckets and the API server, which `estimate` leaves out
-SPEED_APART, TTFT_APART = 0.08, 0.15
 
 
 @dataclass(frozen=True)
@@ -82,37 +74,8 @@ def of_fit(case: Case, length: str = LENGTH) -> fit.FitResult:
     return fit.fit(options)
 
 
-def of_capacity(case: Case) -> CardsChoice:
-    words = capacity.CapacityOptions(
-        concurrency=CLIENTS,
-        inputs=INPUT,
-        outputs=OUTPUT,
-        length=LENGTH,
-        cards=str(case.cards),
-        accelerator=case.accelerator,
-        engine=case.engine,
-        dtype=case.dtype,
-        requests=CLIENTS,
-        percentile="50",
-    )
-    return solve(capacity.read(case.model, words)).choices[0]
-
-
-def of_estimate(case: Case) -> estimate.SpeedEstimate:
-    options = estimate.EstimateOptions(
-        cards=str(case.cards),
-        accelerator=case.accelerator,
-        engine=case.engine,
-        dtype=case.dtype,
-        inputs=INPUT,
-        outputs=OUTPUT,
-        concurrency=CLIENTS,
-    )
-    return estimate.solve(estimate.read(case.model, options))
-
-
-def of_plan(case: Case) -> tuple[Plan, estimate.SpeedEstimate | None]:
-    options = LaunchOptions(
+def launch(case: Case) -> LaunchOptions:
+    return LaunchOptions(
         model=case.model,
         cards=str(case.cards),
         machine=MACHINES[case.accelerator],
@@ -124,51 +87,57 @@ def of_plan(case: Case) -> tuple[Plan, estimate.SpeedEstimate | None]:
         max_model_len=LENGTH,
         trust_remote_code=True,
     )
-    made, prepared = prepare.plan(options)
-    return made, estimate.of_plan(prepared, made)
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_memory_and_speed_are_the_same_for_every_command(case: Case) -> None:
-    row, choice = of_fit(case).table.rows[0], of_capacity(case)
-    if not row.fits:
-        assert choice.curve is None
-        if row.reason.id == "fit.tight":
-            # the engine starts, so that a number that the user gives stays, with the warning
-            assert row.reason in of_plan(case)[0].warnings
-        else:
-            with pytest.raises(LaunchError):
-                of_plan(case)
-        try:
-            notes = of_estimate(case).case.notes
-        except LaunchError as error:
-            assert (error.id, row.reason.id) == ("estimate.uneven", "fit.heads")
-        else:
-            # estimate has no -l
-            assert of_fit(case, length="").table.rows[0].reason in notes
+    row = of_fit(case).table.rows[0]
+    given = estimate.EstimateOptions(concurrency=CLIENTS)
+    if not row.fits and row.reason.id != "fit.tight":
+        with pytest.raises(LaunchError) as planned:
+            prepare.plan(launch(case))
+        with pytest.raises(LaunchError) as estimated:
+            estimate.estimate(launch(case), given)
+        assert planned.value.text == estimated.value.text
         return
-    assert isinstance(choice.replica, Replica) and choice.curve is not None
-    predicted = of_estimate(case)
-    made, planned = of_plan(case)
-    assert (choice.replica.limits.num_blocks, made.num_blocks) == (row.kv_blocks, row.kv_blocks)
-    assert planned is not None
-    setup = choice.replica.speed.setup
-    for each in (predicted.case.setup, planned.case.setup):
-        assert (each.math, each.weight_bytes, each.kv_bytes, each.engine, each.fused) == (
-            setup.math,
-            setup.weight_bytes,
-            setup.kv_bytes,
-            setup.engine,
-            setup.fused,
-        )
-    expected = predicted.prediction
-    if case.ranges:
-        assert planned.prediction.throughput == expected.throughput
-        assert (planned.prediction.ttft, planned.prediction.tpot) == (expected.ttft, expected.tpot)
-    simulated = choice.curve.loads[-1]
-    assert simulated.tokens == pytest.approx(expected.throughput.expected, rel=SPEED_APART)
-    assert simulated.tpot == pytest.approx(expected.tpot.expected, rel=SPEED_APART)
-    assert simulated.ttft == pytest.approx(expected.ttft.expected, rel=TTFT_APART, abs=0.03)
+    made, prepared = prepare.plan(launch(case))
+    if not row.fits:
+        # the engine starts, so that a number that the user gives stays, with the warning
+        assert row.reason in made.warnings
+        return
+    assert made.num_blocks == row.kv_blocks
+    found, line = estimate.estimate(launch(case), given), estimate.of_plan(prepared, made)
+    assert line is not None and found.plan is not None
+    assert (found.plan.num_blocks, found.plan.buckets) == (made.num_blocks, made.buckets)
+    for each in (found, line):
+        assert each.outcome.setup.limits.physical_blocks == row.kv_blocks
+    assert found.outcome.setup == line.outcome.setup
+    assert (found.outcome.ttft.mean, found.outcome.tokens) == (
+        line.outcome.ttft.mean,
+        line.outcome.tokens,
+    )
+
+
+@pytest.mark.parametrize(
+    "case",
+    [CASES[1], Case(LLAMA_8B, 2, engine="vllm-fork@1.22"), Case(QWEN_32B, 4, "gaudi3")],
+    ids=str,
+)
+def test_a_configuration_that_is_given_is_recommended_with_the_figures_of_estimate(
+    case: Case,
+) -> None:
+    options = launch(case)
+    searched = recommend.RecommendOptions(concurrency=CLIENTS, nodes="1", goal="cost")
+    answer = recommend.solve(recommend.read(options, searched))
+    winner = answer.found.winner
+    assert winner is not None and winner.served is not None and answer.launch is not None
+    assert winner.served.replicas == 1
+    found = estimate.estimate(answer.launch, estimate.EstimateOptions(concurrency=CLIENTS))
+    served = winner.served
+    assert found.plan == answer.plan
+    assert (served.ttft, served.tpot, served.e2e) == tuple(
+        each.at(95) for each in (found.outcome.ttft, found.outcome.tpot, found.outcome.e2e)
+    )
 
 
 @pytest.mark.parametrize(
@@ -185,18 +154,7 @@ def test_the_length_without_an_option_is_the_same(
 ) -> None:
     lengths = fit.ServedLengths(requests=CLIENTS, inputs=inputs, outputs=outputs)
     row = fit.fit(fit.FitOptions(LLAMA_70B, "8", "gaudi2", "bf16", engine, lengths)).table.rows[0]
-    words = capacity.CapacityOptions(
-        concurrency=CLIENTS,
-        inputs=inputs,
-        outputs=outputs,
-        cards="8",
-        accelerator="gaudi2",
-        engine=engine,
-        dtype="bf16",
-        requests=CLIENTS,
-    )
-    case = capacity.read(LLAMA_70B, words)
-    launch = LaunchOptions(
+    options = LaunchOptions(
         model=LLAMA_70B,
         cards="8",
         machine=MACHINES["gaudi2"],
@@ -206,26 +164,8 @@ def test_the_length_without_an_option_is_the_same(
         output_range=outputs,
         max_num_seqs=CLIENTS,
     )
-    made = prepare.plan(launch)[0]
+    made = prepare.plan(options)[0]
     assert made.args.last("--max-model-len") == str(length)
-    assert case.limits.max_model_len == length
     assert made.num_blocks is not None
     assert row.kv_blocks == made.num_blocks
     assert row.concurrency == pytest.approx(made.num_blocks * 128 / length, rel=1e-3)
-
-
-@pytest.mark.usefixtures("few_requests")
-@pytest.mark.parametrize("model", [LLAMA_8B, LLAMA_70B, LLAMA_405B, MIXTRAL, QWEN_MOE, GPT_OSS])
-def test_the_fewest_cards_are_the_same(model: str) -> None:
-    lengths = fit.ServedLengths(LENGTH, CLIENTS, INPUT, OUTPUT)
-    found = fit.fit(fit.FitOptions(model, "", "gaudi2", lengths=lengths)).table.smallest_n
-    words = capacity.CapacityOptions(
-        concurrency="1",
-        inputs=INPUT,
-        outputs=OUTPUT,
-        length=LENGTH,
-        accelerator="gaudi2",
-        requests=CLIENTS,
-    )
-    chosen = solve(capacity.read(model, words)).chosen
-    assert (chosen.cards if chosen is not None else None) == found

@@ -13,20 +13,20 @@ from gaudi_launch.app.traffic_options import (
     Demand,
     PastTraffic,
     TrafficOptions,
-    TypedLengths,
     demand_of,
+    load_of,
     past_of,
     rate_of_trace,
     read_latency,
     read_percentile,
     read_rate,
     targets_of,
-    traffic_of,
 )
-from gaudi_launch.capacity.search import Targets
-from gaudi_launch.capacity.traffic import TrafficRequest, from_ranges
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.messages import Message, message
+from gaudi_launch.performance.load import LoadRequest, from_ranges
+from gaudi_launch.planning.parse import Ranges
+from gaudi_launch.recommend.goal import Targets
 
 TIMED = "timestamp,input_tokens,output_tokens\n0,100,10\n30,200,20\n60,300,30\n"
 UNTIMED = "input_tokens,output_tokens\n100,10\n200,20\n"
@@ -100,12 +100,11 @@ def traces(tmp_path: Path) -> dict[str, str]:
 def test_past_requests_arrive_at_their_times_unless_others_are_wanted(
     traces: dict[str, str],
 ) -> None:
-    def own(trace: str, arrivals: str = "", usual: str = "") -> bool:
+    def own(trace: str, arrivals: str = "") -> bool:
         given = TrafficOptions(trace=traces.get(trace, ""), arrivals=arrivals)
-        return past_of(given, usual=usual).own_times
+        return past_of(given).own_times
 
     assert (own("timed"), own("timed", "trace"), own("timed", "poisson")) == (True, True, False)
-    assert (own("timed", usual="poisson"), own("timed", "trace", "poisson")) == (False, True)
     assert (own("untimed"), own("untimed", "poisson")) == (False, False)
     assert past_of(TrafficOptions(arrivals="poisson")) == PastTraffic(None, own_times=False)
     for trace, arrivals in (("untimed", "trace"), ("", "trace"), ("timed", "daily")):
@@ -113,21 +112,22 @@ def test_past_requests_arrive_at_their_times_unless_others_are_wanted(
         assert refused(given) == ("capacity.arrivals", {"found": arrivals})
 
 
-def test_traffic_states_what_it_was_made_of(traces: dict[str, str]) -> None:
-    made = traffic_of(PastTraffic(None, False), TypedLengths("100,200", "50"))
-    assert made.traffic == from_ranges((100, 200), (50, 50))
+def test_a_load_states_what_it_was_made_of(traces: dict[str, str]) -> None:
+    notes: list[Message] = []
+    made = load_of(PastTraffic(None, False), Ranges((100, 200), (50, 50)), notes)
+    assert made == from_ranges((100, 200), (50, 50))
     values = {"input": "100-200", "output": "50-50"}
-    assert made.notes == (Message("capacity.assume_ranges", values),)
+    assert notes == [Message("capacity.assume_ranges", values)]
     for own, id in ((True, "capacity.of_trace_own"), (False, "capacity.of_trace")):
         past = past_of(TrafficOptions(trace=traces["timed"])).past
-        noted = traffic_of(PastTraffic(past, own), TypedLengths())
-        used = len(noted.traffic.requests)
-        assert noted.notes == (message(id, requests=3, used=used),)
+        notes.clear()
+        assert load_of(PastTraffic(past, own), Ranges(), notes).recorded is own
+        assert notes == [message(id, requests=3)]
 
 
 def test_the_rate_of_a_trace_is_its_mean() -> None:
     notes: list[Message] = []
-    past: list[TrafficRequest] = [(at * 10.0, 100, 10) for at in range(13)]
+    past: list[LoadRequest] = [(at * 10.0, 100, 10) for at in range(13)]
     rate = rate_of_trace(past, notes)
     assert rate == pytest.approx(0.1, rel=0.1)
     assert notes[0] == message("capacity.rate_of_trace", rate=f"{rate:.3g}")

@@ -9,12 +9,7 @@ import pytest
 from gaudi_launch.app.options import LaunchOptions
 from gaudi_launch.app.tune_candidates import candidates
 from gaudi_launch.errors import ExitCode
-from tests.support.capacity import few_requests
 from tests.support.refusals import failing
-
-__all__ = ["few_requests"]
-
-pytestmark = pytest.mark.usefixtures("plain_english", "few_requests")
 
 R1 = {"model": "deepseek-ai/DeepSeek-R1", "trust_remote_code": True}
 

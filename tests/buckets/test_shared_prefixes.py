@@ -8,10 +8,10 @@ from pathlib import Path
 from gaudi_launch.buckets.past_requests import read_past
 from gaudi_launch.buckets.shared_prefixes import (
     PrefixColumns,
-    SharedPrefix,
     columns_of,
     shared_prefixes,
 )
+from gaudi_launch.performance.load import SharedPrefix
 
 
 def test_hashes_and_measured_hits_are_read_in_every_form() -> None:

@@ -34,7 +34,6 @@ from gaudi_launch.cli.main import run
 from gaudi_launch.engines.vllm_cpu import install as cpu_install
 from gaudi_launch.host.simulated import write_tree
 from gaudi_launch.locks import try_ofd
-from tests.support.capacity import few_requests
 from tests.support.doctor_cases import remedies_commands
 from tests.support.help_texts import all_commands
 from tests.support.local_hub import Hub
@@ -43,8 +42,6 @@ from tests.support.places import TOP
 from tests.support.serve import write_model
 from tests.support.stand_in_server import serving
 from tests.support.waiting import GENEROUS
-
-__all__ = ["few_requests"]
 
 PATHS = [found.path for found in all_commands()]
 LINES = sorted({line for lines in examples().values() for line in lines})
@@ -505,7 +502,6 @@ def commands(sentence: str) -> list[str]:
     return sorted(found)
 
 
-@pytest.mark.usefixtures("few_requests")
 @pytest.mark.parametrize("line", [line for line in SHOWN if not by_others(line)])
 def test_each_command_of_a_message_runs(
     line: str,
@@ -526,7 +522,6 @@ def test_each_command_of_a_message_runs(
     assert "Traceback" not in said
 
 
-@pytest.mark.usefixtures("few_requests")
 @pytest.mark.parametrize("line", [line for line in LINES if not by_others(line)])
 def test_each_example_runs(
     line: str,

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from gaudi_launch.cluster.inventory import Member, parse_hosts, parse_inventory, read_inventory
 from gaudi_launch.cluster.steps import ssh_words
 from gaudi_launch.errors import LaunchError
-from tests.support.capacity import refused
+from tests.support.refusals import raising
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_bad_files(document: object, id: str) -> None:
 def test_unreadable_files(tmp_path: Path) -> None:
     (tmp_path / "bad.yaml").write_text("hosts: [")
     for name in ("none.yaml", "bad.yaml", "."):
-        with refused("cluster.bad_inventory"):
+        with raising("cluster.bad_inventory"):
             read_inventory(tmp_path / name)
 
 

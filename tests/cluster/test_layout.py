@@ -17,7 +17,7 @@ from gaudi_launch.host.simulated import make
 from gaudi_launch.messages import message
 from gaudi_launch.models.model import Model
 from gaudi_launch.profiles import known_model
-from tests.support.capacity import refused
+from tests.support.refusals import raising
 
 R1, V22 = find("deepseek_r1"), find("vllm-fork@1.22")
 DEEPSEEK = known_model("deepseek-ai/DeepSeek-R1", False)
@@ -46,9 +46,9 @@ def test_heads_that_do_not_divide_make_stages() -> None:
         assert "--tensor-parallel {} --pipeline-parallel {}".format(*would) in str(error.value)
         # and so it can
         assert sizes(choose(model, version, hosts, 8, LayoutOptions(*would)))[:2] == would
-    with refused("cluster.heads"):
+    with raising("cluster.heads"):
         choose(QWEN, V22, 2, 4, LayoutOptions(tensor=8))
-    with refused("cluster.layers"):
+    with raising("cluster.layers"):
         choose(replace(QWEN, layers=2), V22, 4, 4, LayoutOptions())
 
 
@@ -59,7 +59,7 @@ def test_engines_side_by_side() -> None:
         (16, 1, 2, 16, True),
         ["cluster.data_router"],
     )
-    with refused("cluster.data"):
+    with raising("cluster.data"):
         choose(DEEPSEEK, R1, 3, 8, LayoutOptions(data=2))
 
 

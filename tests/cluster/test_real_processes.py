@@ -27,7 +27,7 @@ from gaudi_launch.cluster.steps import HostStep, ssh_words
 from gaudi_launch.errors import LaunchError
 from gaudi_launch.messages import Message, message
 from gaudi_launch.planning.plan import Command, EngineIdentity, Placement, Plan
-from tests.support.capacity import refused
+from tests.support.refusals import raising
 from tests.support.waiting import GENEROUS
 
 SSH = """#!/bin/sh
@@ -324,19 +324,19 @@ def test_another_start_does_not_forget_the_first(tmp_path: Path) -> None:
     assert (living("a") is not None, living("b")) == (True, None)
     # one that nobody can ask may still run
     remember(state, running_of(one_engine("gone")))
-    with refused("cluster.former"):
+    with raising("cluster.former"):
         start_up(one_engine("b"), state, QUICK)
 
 
 def test_a_start_that_fails_ends_what_it_began_and_nothing_else(tmp_path: Path) -> None:
     waits = Waits(stop=2.0, ask=20.0, ready=0.0, poll=0.1)
     said: list[str] = []
-    with refused("cluster.not_ready"):
+    with raising("cluster.not_ready"):
         start_up(one_engine("a"), tmp_path / "known", waits, said)
     assert living("a") is None
     assert said.count("cluster.taking_down") == 1
     # all of it is down: there is nothing to look at
-    with refused("cluster.unknown"):
+    with raising("cluster.unknown"):
         remembered(tmp_path / "known")
 
 
@@ -363,7 +363,7 @@ def test_ray_that_ends_on_a_worker_is_told(tmp_path: Path) -> None:
         ssh.begin(replace(step("a", "sleep", "300"), name=name), "c/a", {}, settle=0.1)
     (tmp_path / "known").mkdir()
     waits = Waits(ask=20.0, poll=0.1, workers=0.0)
-    with refused("cluster.ray_died"):
+    with raising("cluster.ray_died"):
         wait_ready(running, remember(tmp_path / "known", running), None, lambda _: None, waits)
     lifecycle.down([member("a")], "c", QUICK)
 
@@ -399,7 +399,7 @@ def test_what_is_written_down_comes_back(tmp_path: Path) -> None:
         assert type(error.value).__name__ == "LaunchError"
     assert time.monotonic() - started < 5
     (tmp_path / "cluster.json").unlink()
-    with refused("cluster.unknown"):
+    with raising("cluster.unknown"):
         remembered(tmp_path)
 
 

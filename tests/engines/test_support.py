@@ -306,7 +306,7 @@ def test_a_removed_class_names_the_last_vllm_and_the_fork_that_has_it() -> None:
     assert said == ["support.no_class", "support.until", "support.since"]
 
 
-def test_fit_and_capacity_read_the_exported_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fit_reads_the_exported_variable(monkeypatch: pytest.MonkeyPatch) -> None:
     engine = registry.find("vllm-gaudi@0.26")
     monkeypatch.delenv("HPU_MXFP4_NATIVE", raising=False)
     assert data_types(GPT_OSS, "", engine) == ["bfloat16"]

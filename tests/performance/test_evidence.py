@@ -18,11 +18,15 @@ from gaudi_launch.performance.evidence import (
     evidence_for,
     of_learned,
 )
-from gaudi_launch.performance.prediction import Load, LoadKind, knowledge_of, predict, steps
+from gaudi_launch.performance.load import Load
+from gaudi_launch.performance.prediction import steps
 from gaudi_launch.performance.published import MEASURED_HERE, Figure, Kind, scored
+from gaudi_launch.performance.scaling import speed_of
 from gaudi_launch.performance.shape import Shape
+from gaudi_launch.performance.simulate import ServedSetup, simulate
 from gaudi_launch.performance.step_model import Setup
 from tests.support.records import near
+from tests.support.traces import limits
 
 SETUP = Setup("gaudi2", 2, "bf16", 2.0, 2.0, "v1")
 SHAPE = Shape(32, 32, 4096, 14336, 8e9, 1e9, 4096, 8, 128)
@@ -228,14 +232,24 @@ def test_a_figure_of_the_same_load_is_never_outside_the_range() -> None:
 
 
 def test_each_shipped_figure_is_inside_the_range_of_its_own_load() -> None:
-    known = knowledge_of("gaudi2")
     outside = []
     for figure in scored():
         if figure.measure != "throughput" or figure.copied or figure.kind is Kind.HYBRID:
             continue
-        kind: LoadKind = "static" if figure.setup.engine == "static" else "concurrency"
-        load = Load(kind, int(figure.input), int(figure.output), int(figure.batch))
-        band = predict(figure.setup, figure.shape, load, known).throughput
-        if not band.low <= figure.value <= band.high:
+        request = (0.0, int(figure.input), int(figure.output))
+        load, batch = Load((request,)), int(figure.batch)
+        load = load.of_clients(batch)
+        if figure.setup.engine == "static":
+            load = replace(load, clients=0, batch=batch)
+        bounds = limits(
+            max_num_seqs=batch,
+            max_model_len=1 << 20,
+            max_num_batched_tokens=1 << 13,
+            num_blocks=1 << 20,
+            mixed_steps=figure.setup.engine == "v1",
+        )
+        found = simulate(ServedSetup(bounds, speed_of(figure.setup, figure.shape)), load)
+        assert found is not None
+        if not found.throughput.low <= figure.value <= found.throughput.high:
             outside.append(figure.title)
     assert outside == []

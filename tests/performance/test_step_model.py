@@ -11,7 +11,7 @@ from gaudi_launch.models.parameter_count import parameters_of
 from gaudi_launch.performance.constants import values
 from gaudi_launch.performance.evidence import Query, distance, evidence_for
 from gaudi_launch.performance.loads import Lengths, closed_loop
-from gaudi_launch.performance.prediction import Load, SpeedKnowledge, predict, steps
+from gaudi_launch.performance.prediction import steps
 from gaudi_launch.performance.published import figures, scored, shapes
 from gaudi_launch.performance.shape import shape_of
 from gaudi_launch.performance.step_model import Engine, Setup, amounts_of
@@ -130,14 +130,6 @@ def test_a_figure_is_at_no_distance_from_its_own_load() -> None:
         assert distance(query, figure) == 0
 
 
-def test_a_rate_is_served_by_the_batch_that_littles_law_gives() -> None:
-    setup = replace(ONE, engine="v1")
-    found = predict(
-        setup, LLAMA, Load("rate", 512, 256, 256, 4.0), SpeedKnowledge(values(), figures())
-    )
-    assert found.batch == pytest.approx(4.0 * 255 * found.tpot.expected, rel=1e-3)
-
-
 @pytest.mark.parametrize(
     ("config", "billions"),
     [
@@ -210,19 +202,3 @@ def test_clients_whose_prompts_share_a_step_wait_for_no_other_prompt() -> None:
     )
     assert alone.ttft == pytest.approx(2.5 * model.prefill(1, 256).total)
     assert alone.tpot > alone.step
-
-
-def test_a_load_takes_the_prompts_that_the_token_budget_holds() -> None:
-    load = Load("concurrency", 256, 48, 16)
-    known = figures()
-
-    def found(setup: Setup) -> float:
-        return predict(setup, LLAMA, load, SpeedKnowledge(values(), known)).ttft.expected
-
-    served = replace(ONE, engine="v1")
-    together = steps(served, LLAMA, values()).prefill(8.0, 256).total
-    # two steps of eight prompts: a prompt waits for one and a half
-    assert found(replace(served, prompt_tokens=2048)) == pytest.approx(1.5 * together)
-    assert found(served) == pytest.approx(
-        8.5 * steps(served, LLAMA, values()).prefill(1, 256).total
-    )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -39,6 +41,7 @@ def test_the_assumed_constants() -> None:
         "decode_fixed": 12.0,
         "decode_sequence": 0.03,
         "decode_block": 0.0084,
+        "prefill_masked": 0.0,
     }
     changed = {"prefill_token": 0.038, "prefill_attention": 3.9e-7, "decode_block": 0.0021}
     assert EIGHT_CARDS_32B.constants() == {**ONE_CARD_8B.constants(), **changed}
@@ -72,7 +75,7 @@ def test_a_constant_that_is_none_is_refused(name: str, text: str) -> None:
         PLAIN.with_constants({name: text})
     known = (
         "prefill_fixed, prefill_token, prefill_attention, decode_fixed, decode_sequence, "
-        "decode_block"
+        "decode_block, prefill_masked"
     )
     assert caught.value.text.values == {"name": name, "found": text, "known": known}
 
@@ -99,3 +102,9 @@ def test_steps_must_take_time(changes: dict[str, float | str], accepted: bool) -
 def test_constants_are_read_from_arguments() -> None:
     words = [" prefill-token =0.04", "decode_fixed", "a=b=c"]
     assert constants_of(words) == {"prefill_token": "0.04", "decode_fixed": "", "a": "b=c"}
+
+
+def test_behind_a_context_attention_takes_longer() -> None:
+    masked = replace(PLAIN, prefill_masked=2.0)
+    assert masked.chunk(3, 10, 0) == PLAIN.chunk(3, 10, 0)
+    assert masked.chunk(3, 10, 7) == 1 + 3 * 10 * 2 + 3 * 0.5 * 10 * (10 + 14) * 3

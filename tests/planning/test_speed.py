@@ -12,13 +12,13 @@ from gaudi_launch.engines.registry import find
 from gaudi_launch.host.accelerators import accelerators
 from gaudi_launch.host.hardware import Host
 from gaudi_launch.models.fp8.quant_config import QuantFile
-from gaudi_launch.performance import scaling
 from gaudi_launch.performance.balance import TYPICAL_INPUT, TYPICAL_OUTPUT
-from gaudi_launch.performance.prediction import Load
+from gaudi_launch.performance.load import from_ranges
+from gaudi_launch.planning import speed
 from gaudi_launch.planning.engine import Context, Limits
 from gaudi_launch.planning.plan import Placement
 from gaudi_launch.planning.request import Request
-from gaudi_launch.planning.speed import load_in, setup_in, step_time_in
+from gaudi_launch.planning.speed import load_in, setup_in, static_in, step_time_in
 from tests.support.vllm_gaudi_plans import HLS2, LLAMA
 
 LIMITS = Limits(1, 8192, 1, 8192, 8192, 4096, 64, 1)
@@ -32,41 +32,24 @@ def context(limits: Limits = LIMITS, host: Host = HLS2, cards: int = 2, **words:
 
 
 def test_the_load_is_of_typical_lengths_and_as_many_clients_as_are_served() -> None:
-    assert load_in(context(), None) == Load(
-        "concurrency", TYPICAL_INPUT, TYPICAL_OUTPUT, 64, room=0
-    )
+    usual = from_ranges((TYPICAL_INPUT, TYPICAL_INPUT), (TYPICAL_OUTPUT, TYPICAL_OUTPUT))
+    assert load_in(context()) == usual.of_clients(64)
 
 
-def test_given_ranges_are_met_in_their_middle() -> None:
+def test_given_ranges_are_those_of_the_load() -> None:
     limits = replace(LIMITS, input_min=100, input_max=301, output_min=10, output_max=31)
-    found = load_in(context(limits, input_range=(100, 301), output_range=(10, 31)), None)
-    assert (found.input, found.output) == (200, 20)
-    inputs = load_in(context(limits, input_range=(100, 301)), None)
-    assert (inputs.input, inputs.output) == (200, TYPICAL_OUTPUT)
+    found = load_in(context(limits, input_range=(100, 301), output_range=(10, 31)))
+    assert (found.input_range, found.output_range) == ((100, 301), (10, 31))
+    inputs = load_in(context(limits, input_range=(100, 301)))
+    assert (inputs.input_range, inputs.output_range) == ((100, 301), (TYPICAL_OUTPUT,) * 2)
 
 
-def test_a_short_context_bounds_both_lengths() -> None:
-    for length, expected in (
-        (300, (300 - min(TYPICAL_OUTPUT, 299), min(TYPICAL_OUTPUT, 299))),
-        (2, (1, 2)),
-    ):
-        found = load_in(context(replace(LIMITS, max_model_len=length)), None)
-        assert (found.input, found.output) == (max(1, expected[0]), expected[1])
-
-
-def test_requests_without_room_in_the_cache_wait() -> None:
-    limits = replace(LIMITS, input_min=1000, input_max=1000, output_min=24, output_max=24)
-    words: dict[str, Any] = {"input_range": (1000, 1000), "output_range": (24, 24)}
-    rooms = {
-        blocks: load_in(context(limits, **words), blocks).room for blocks in (7, 8, 80, 511, 512)
-    }
-    # 1024 tokens are eight blocks
-    assert rooms == {7: 1, 8: 1, 80: 10, 511: 63, 512: 0}
-    waiting = load_in(context(limits, **words), 80)
-    assert waiting == Load("concurrency", 1000, 24, 64, room=10)
-    # a block that is begun counts
-    longer = replace(limits, output_min=25, output_max=25)
-    assert load_in(context(longer, **words), 80).room == 80 // 9
+@pytest.mark.parametrize(
+    ("length", "lengths"), [(300, (44, 256)), (2, (1, 1)), (1500, (1024, 256))]
+)
+def test_a_short_context_bounds_both_lengths(length: int, lengths: tuple[int, int]) -> None:
+    found = load_in(context(replace(LIMITS, max_model_len=length)))
+    assert (found.input_range[1], found.output_range[1]) == lengths
 
 
 def asked(monkeypatch: pytest.MonkeyPatch, given: Context, engine: Any = GAUDI) -> tuple[Any, ...]:
@@ -76,7 +59,7 @@ def asked(monkeypatch: pytest.MonkeyPatch, given: Context, engine: Any = GAUDI) 
         calls.append(words)
         return SimpleNamespace(cost="cost")
 
-    monkeypatch.setattr(scaling, "step_time", step_time)
+    monkeypatch.setattr(speed, "step_time", step_time)
     found: Any = step_time_in(given, engine)
     assert found == "cost"
     return calls[0]
@@ -96,26 +79,40 @@ def test_step_times_are_those_of_the_weights_the_cards_and_the_cache(
     assert asked(monkeypatch, context(), find("vllm-fork@1.21"))[5] == "v0"
 
 
-def test_a_setup_has_the_generation_the_bytes_and_the_tokens_of_a_step() -> None:
-    found = setup_in(context(), GAUDI, ())
+def test_a_setup_is_what_the_engine_schedules_and_the_time_of_its_steps() -> None:
+    found = setup_in(context(), GAUDI, (), 700)
     assert found is not None
-    setup = found.setup
+    setup = found.speed.setup
     assert (setup.generation, setup.cards, setup.math, setup.engine) == ("gaudi2", 2, "bf16", "v1")
-    assert (setup.weight_bytes, setup.kv_bytes, setup.step_tokens, setup.hosts) == (2, 2, 4096, 1)
-    assert (found.dtype, found.accelerator.id) == ("bfloat16", "gaudi2")
-    old = setup_in(context(), find("vllm-fork@1.21"), ())
-    assert old is not None and (old.setup.engine, old.setup.step_tokens) == ("v0", 0)
-    fp8 = setup_in(context(dtype="fp8", quant_file=QuantFile("/q", "flag")), GAUDI, ())
-    assert fp8 is not None
-    assert (fp8.setup.math, fp8.setup.weight_bytes, fp8.setup.kv_bytes) == ("fp8", 1, 1)
-    auto = setup_in(context(dtype="fp8", quant_file=FOUND), GAUDI, ())
-    assert auto is not None and auto.setup.kv_bytes == 2
+    assert (setup.weight_bytes, setup.kv_bytes, setup.hosts, found.dtype) == (2, 2, 1, "bfloat16")
+    assert found.speed.cost == step_time_in(context(), GAUDI)
+    limits = found.limits
+    assert (limits.max_num_seqs, limits.num_blocks, limits.mixed_steps) == (64, 700, True)
+    assert (limits.max_num_batched_tokens, limits.max_model_len) == (4096, 8192)
+    old = setup_in(context(), find("vllm-fork@1.21"), (), 700)
+    assert old is not None and (old.speed.setup.engine, old.limits.mixed_steps) == ("v0", False)
+    # without chunked prefill a prompt is read in one step
+    assert old.limits.max_num_batched_tokens == 8192
+    fp8 = setup_in(context(dtype="fp8", quant_file=QuantFile("/q", "flag")), GAUDI, (), 700)
+    assert fp8 is not None and fp8.speed.setup.kv_bytes == 1
+    assert (fp8.speed.setup.math, fp8.speed.setup.weight_bytes) == ("fp8", 1)
+    auto = setup_in(context(dtype="fp8", quant_file=FOUND), GAUDI, (), 700)
+    assert auto is not None and auto.speed.setup.kv_bytes == 2
+
+
+def test_a_batch_without_a_server_has_the_cache_of_its_weights() -> None:
+    plain, fp8 = static_in(context(), GAUDI), static_in(context(dtype="fp8"), GAUDI)
+    assert plain is not None and fp8 is not None
+    assert [each.speed.setup.engine for each in (plain, fp8)] == ["static", "static"]
+    assert [each.speed.setup.kv_bytes for each in (plain, fp8)] == [2, 1]
 
 
 def test_without_cards_products_or_sizes_there_is_no_setup() -> None:
-    assert setup_in(context(cards=0), GAUDI, ()) is None
-    assert setup_in(context(host=Host()), GAUDI, ()) is None
-    unknown = replace(context(), model=replace(LLAMA, layers=None))
-    assert setup_in(unknown, GAUDI, ()) is None
-    pools = replace(context(), model=replace(LLAMA, architecture="BertModel"))
-    assert setup_in(pools, GAUDI, ()) is None
+    for given in (
+        context(cards=0),
+        context(host=Host()),
+        replace(context(), model=replace(LLAMA, layers=None)),
+        replace(context(), model=replace(LLAMA, architecture="BertModel")),
+    ):
+        assert setup_in(given, GAUDI, (), 700) is None
+        assert static_in(given, GAUDI) is None

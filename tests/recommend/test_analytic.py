@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from gaudi_launch.capacity.traffic import Traffic
 from gaudi_launch.models.card_memory import ServingDemand
+from gaudi_launch.performance.load import Load
 from gaudi_launch.performance.step_time import StepTime
 from gaudi_launch.recommend.analytic import (
     Forecast,
@@ -20,7 +20,7 @@ from gaudi_launch.recommend.goal import Goal
 from gaudi_launch.recommend.space import Candidate
 from tests.support.recommend import goal, search_case
 
-TRAFFIC = Traffic(((0.0, 200, 11), (1.0, 200, 11)))
+LOAD = Load(((0.0, 200, 11), (1.0, 200, 11)))
 ONE = Candidate("e", "bf16", 1, 4, 1, 2048, 4096, False)
 # a prompt takes 100 ms; a step 10 ms, 1 ms for each sequence and 0.5 ms for each block
 COST = StepTime(100.0, 0.0, 0.0, 10.0, 1.0, 0.5, "round")
@@ -37,7 +37,7 @@ def group(tokens: float = 1e6, computed: float = 200.0) -> Any:
 def forecast(
     wanted: Goal, candidate: Candidate = ONE, of: Any = None, nodes: int | None = 1
 ) -> Forecast:
-    case = replace(search_case(nodes=nodes), traffic=TRAFFIC)
+    case = replace(search_case(nodes=nodes), load=LOAD)
     return Forecaster(case, wanted).forecast(candidate, of or group())
 
 

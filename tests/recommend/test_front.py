@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gaudi_launch.capacity.traffic import Traffic
+from gaudi_launch.performance.load import Load
 from gaudi_launch.recommend.front import RateCards, cards_for_rates, front
 from gaudi_launch.recommend.goal import Served
 from gaudi_launch.recommend.space import Candidate, SearchCase
@@ -12,11 +12,11 @@ from gaudi_launch.recommend.trial import Trial
 from tests.support.recommend import search_case
 
 ONE = Candidate("e", "bf16", 1, 8, 1, 2048, 4096, False)
-TRAFFIC = Traffic(((0.0, 100, 10),))
+LOAD = Load(((0.0, 100, 10),))
 
 
 def case() -> SearchCase:
-    return replace(search_case(), traffic=TRAFFIC)
+    return replace(search_case(), load=LOAD)
 
 
 def trial(
@@ -25,7 +25,7 @@ def trial(
     candidate = replace(ONE, cards=cards)
     all_cards = cards * replicas
     served = Served(replicas, all_cards, 1, 0.1, tpot, 1.0, tokens, tokens, 4096, 1.0)
-    return Trial(candidate, served, missed=missed)
+    return Trial(candidate, served=served, missed=missed)
 
 
 def test_a_front_has_no_trial_that_another_beats_in_both() -> None:
@@ -40,24 +40,27 @@ def test_a_front_has_no_trial_that_another_beats_in_both() -> None:
     assert front(trials) == (fast, late, slow)
 
 
-def test_the_fewest_cards_for_rates_around_the_given_one() -> None:
+def test_the_cards_for_rates_around_the_given_one() -> None:
     # 10 requests per second on one card, 100 on eight
     small, large = trial(1, 100.0, 0.05), trial(8, 1000.0, 0.01)
-    missing = trial(1, 9999.0, 0.05, missed=("ttft",))
 
     def found(rate: float, *trials: Trial) -> list[RateCards]:
         return [*cards_for_rates(case(), trials, rate)]
 
-    assert found(20.0, missing, small, large) == [
+    # the first is the answer
+    assert found(20.0, small, large) == [
         RateCards(10.0, 1),
         RateCards(20.0, 2),
         RateCards(40.0, 4),
-        RateCards(100.0, 8),
-        RateCards(200.0, 16),
+        RateCards(100.0, 10),
+        RateCards(200.0, 20),
     ]
     # what the first one carries, where no rate is given
     assert [each.rate for each in found(0.0, large, small)] == [50.0, 100.0, 200.0, 500.0, 1000.0]
-    assert found(20.0, missing) == []
+    assert found(20.0, trial(1, 9999.0, 0.05, missed=("ttft",))) == []
+    # with a rate, what was found to be carried within the targets
+    within = replace(small, each=4.0, full=12.0)
+    assert [each.cards for each in found(20.0, within)] == [3, 5, 10, 25, 50]
 
 
 def test_a_replica_of_several_carries_its_part() -> None:

@@ -18,7 +18,7 @@ ONE = Candidate("toy", "bf16", 1, 8, 1, 2048, 4096, False)
 
 def trial(tokens: float, tpot: float) -> Trial:
     """Return a trial of one replica on one card."""
-    return Trial(ONE, Served(1, 1, 1, 0.1, tpot, 1.0, tokens, tokens, 4096, 1.0))
+    return Trial(ONE, served=Served(1, 1, 1, 0.1, tpot, 1.0, tokens, tokens, 4096, 1.0))
 
 
 FAST, SLOW, BEATEN = trial(50.0, 0.01), trial(100.0, 0.05), trial(40.0, 0.02)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
+import numpy as np
 import pytest
 
-from gaudi_launch.capacity.search import Targets
-from gaudi_launch.recommend.goal import GOALS, GoalName, Served, missed, objective
-from tests.support.recommend import goal
+from gaudi_launch.performance.simulate import Latency, Outcome
+from gaudi_launch.recommend.goal import GOALS, GoalName, Served, Targets, objective
+from tests.support.recommend import TWO_REQUESTS, goal
 
 SERVED = Served(
     replicas=2,
@@ -55,7 +58,33 @@ def test_every_goal_has_an_objective() -> None:
     assert set(GOALS) == {"balanced", "throughput", "latency", "context", "cost"}
 
 
-def test_missed_targets_are_named() -> None:
-    targets = Targets(ttft=0.5, tpot=0.03, e2e=9.0)
-    assert missed(goal("balanced", targets=targets), SERVED) == ("tpot", "e2e")
-    assert missed(goal("balanced"), SERVED) == ()
+def outcome(ttft: Sequence[float], tpot: Sequence[float]) -> Outcome:
+    """Return an outcome with these latencies of its seeds."""
+    first, each = (Latency(tuple(np.array([one]) for one in runs)) for runs in (ttft, tpot))
+    made: Any = None
+    return Outcome(made, TWO_REQUESTS, 1, len(ttft), 1.0, 1.0, 1.0, 0.0, first, each, first)
+
+
+@pytest.mark.parametrize(
+    ("ttft", "tpot", "missed"),
+    [
+        ((0.5,), (0.03,), ()),
+        ((0.6,), (0.02,), ("ttft", "e2e")),
+        # one that a seed misses is not safe
+        ((0.4, 0.4, 0.4), (0.02, 0.02, 0.04), ("tpot",)),
+    ],
+)
+def test_missed_targets_are_named(
+    ttft: Sequence[float], tpot: Sequence[float], missed: tuple[str, ...]
+) -> None:
+    targets = Targets(ttft=0.5, tpot=0.03, e2e=0.55)
+    assert targets.missed(outcome(ttft, tpot)) == missed
+    assert Targets(None, None).missed(outcome(ttft, tpot)) == ()
+    assert targets.missed(None) == ()
+
+
+def test_the_crossing_is_that_of_the_first_target() -> None:
+    low, high = outcome((0.1,), (0.01,)), outcome((0.9,), (0.03,))
+    assert Targets(0.5, None).crossing(low, high) == pytest.approx(0.5)
+    assert Targets(0.7, 0.015).crossing(low, high) == pytest.approx(0.25)
+    assert Targets(1.0, 0.05).crossing(low, high) == 1.0

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from gaudi_launch.app.fit import ServedLengths, request_for
-from gaudi_launch.buckets.shared_prefixes import SharedPrefix
 from gaudi_launch.engines.registry import find
 from gaudi_launch.host.accelerators import accelerators
+from gaudi_launch.performance.load import SharedPrefix
 from gaudi_launch.profiles import known_model
 from gaudi_launch.recommend.analytic import Group, fits, fitting
 from gaudi_launch.recommend.compared import compared
@@ -34,12 +34,13 @@ from gaudi_launch.recommend.space import (
 )
 from gaudi_launch.recommend.trial import Simulation
 from tests.support.recommend import (
+    SHORT,
     SMALL,
     TableEngine,
     goal,
     searched,
-    short_traffic,
     table_case,
+    unplanned,
 )
 
 LARGE = "meta-llama/Llama-3.1-405B-Instruct"
@@ -58,9 +59,7 @@ def staged_case(
     request = replace(request_for(model, ServedLengths()), max_prefill_seqs=1)
     searched = SearchedEngine(find(engine), request, ("bfloat16",), spreads=nodes > 1)
     pool = CardPool(accelerators()["gaudi2"], 8, nodes)
-    return SearchCase(
-        model, pool, (searched,), short_traffic(), (1000, 100), cards=cards, staged=True
-    )
+    return SearchCase(model, pool, (searched,), SHORT, (1000, 100), cards=cards, staged=True)
 
 
 def test_each_number_of_cards_is_divided_into_stages() -> None:
@@ -110,10 +109,10 @@ def test_a_virtual_engine_has_its_part_of_the_cache() -> None:
     assert two.tokens * 2 > 1.5 * one.tokens
     assert two.tokens < 1.2 * one.tokens
     candidate = replace(groups[2].sample, batch=4, tokens=2048)
-    quick = Simulation(case, goal("throughput")).quick(candidate, groups[2])
-    assert quick.replica is not None
+    quick = Simulation(case, goal("throughput"), unplanned(case)).quick(candidate, groups[2])
+    assert quick.setup is not None
     assert quick.served is not None
-    assert quick.replica.limits.num_blocks * 128 <= two.tokens
+    assert quick.setup.limits.num_blocks * 128 <= two.tokens
     assert (quick.served.cards, quick.served.nodes, quick.served.replicas) == (16, 2, 1)
 
 
@@ -121,7 +120,8 @@ def test_stages_are_the_answer_where_tensors_cannot_be_divided() -> None:
     # 7 heads: a card alone is too small, and two cannot share them
     case = staged_case(cards=(1, 2))
     odd = replace(case.model, heads=7, kv_heads=7, parameters=70_000_000_000, layers=80)
-    found = search(replace(case, model=replace(odd, weight_bytes=None)), goal("balanced"))
+    large = replace(case, model=replace(odd, weight_bytes=None))
+    found = search(large, goal("balanced"), unplanned(large))
     assert found.winner is not None
     assert (found.winner.candidate.cards, found.winner.candidate.pipeline) == (1, 2)
     assert found.evidence is not None
@@ -130,17 +130,18 @@ def test_stages_are_the_answer_where_tensors_cannot_be_divided() -> None:
 
 def test_stages_lose_to_a_fitted_layout_even_where_they_are_faster() -> None:
     case = staged_case(cards=(2,))
-    simulation = Simulation(case, goal("throughput"))
+    simulation = Simulation(case, goal("throughput"), unplanned(case))
     trials = {
         each.layout: simulation.exact(each) for each in fitting(case).candidates if each.batch == 64
     }
     faster = replace(trials["1x2"], score=2 * trials["2"].score)
-    assert best(goal("throughput"), [faster, trials["2"]]) is trials["2"]
-    assert best(goal("throughput"), [faster]) is faster
+    assert best(case, [faster, trials["2"]]) is trials["2"]
+    assert best(case, [faster]) is faster
 
 
 def test_a_fitted_layout_is_planned_where_stages_are_predicted_faster() -> None:
-    found = search(staged_case(cards=(2,)), goal("throughput"))
+    case = staged_case(cards=(2,))
+    found = search(case, goal("throughput"), unplanned(case))
     assert found.winner is not None
     assert found.winner.candidate.layout == "2"
     (stages,) = [each for each in found.sensitivity if each.field == "layout"]
@@ -153,16 +154,15 @@ def test_experts_are_compared_unless_an_option_decides() -> None:
     sizes = compared(case)
     assert sizes.experts == (0, 2, 4)
     assert [note.id for note in sizes.notes] == ["recommend.no_stages", "recommend.experts_equal"]
-    found = search(case, goal("balanced"))
+    found = search(case, goal("balanced"), unplanned(case))
     (experts,) = [each for each in found.sensitivity if each.field == "experts"]
     assert (experts.value, experts.factor) == ("0", 1.0)
     request = replace(case.engines[0].request, extra=("--no-enable-expert-parallel",))
     given = replace(case, engines=(replace(case.engines[0], request=request),))
     assert compared(given).experts == (0,)
     assert [note.id for note in compared(given).notes][1] == "recommend.experts_given"
-    assert not [
-        each for each in search(given, goal("balanced")).sensitivity if each.field == "experts"
-    ]
+    again = search(given, goal("balanced"), unplanned(given))
+    assert not [each for each in again.sensitivity if each.field == "experts"]
 
 
 ONE = Candidate("toy", "bf16", 1, 8, 1, 2048, 4096, False)
@@ -243,7 +243,7 @@ def test_a_sample_of_each_type_of_cache_and_of_prefixes() -> None:
     plain = Candidate("toy", "bf16", 1, 1, 1, 128, 128, False)
     small = replace(plain, kv_dtype="fp8_inc")
     assert list(samples(case)) == [plain, small]
-    shared = replace(case, traffic=replace(case.traffic, shared=SHARED))
+    shared = replace(case, load=replace(case.load, shared=SHARED))
     assert list(samples(shared)) == [
         plain,
         replace(plain, prefix_caching=True),

@@ -1,77 +1,61 @@
-"""Trials of replicas under a load: from tables, and by short simulations."""
+"""Trials of replicas under a load, with steps of round numbers."""
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from gaudi_launch.capacity.planned_replica import ReplicaSetup
-from gaudi_launch.capacity.replica import Replica, Unfit
-from gaudi_launch.capacity.search import (
-    LoadCurve,
-    LoadPoint,
-    ReplicaLoad,
-    Targets,
-)
-from gaudi_launch.capacity.traffic import Traffic
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.messages import message
 from gaudi_launch.performance.evidence import Evidence
+from gaudi_launch.performance.load import Load, from_trace
 from gaudi_launch.performance.published import Kind
 from gaudi_launch.performance.scaling import Speed
 from gaudi_launch.performance.shape import Shape
-from gaudi_launch.performance.step_model import Setup
+from gaudi_launch.performance.simulate import ServedSetup, simulate
+from gaudi_launch.performance.step_model import Setup as Division
 from gaudi_launch.performance.step_time import StepTime
 from gaudi_launch.recommend import trial as module
-from gaudi_launch.recommend.goal import GoalName, Served
+from gaudi_launch.recommend.goal import GoalName, Targets
 from gaudi_launch.recommend.space import Candidate
-from gaudi_launch.recommend.trial import Simulation, Trial
-from tests.support.recommend import TWO_REQUESTS, goal, table_case
+from gaudi_launch.recommend.trial import Planned, Simulation, Trial
+from tests.support.recommend import goal, table_case
 from tests.support.traces import limits
 
 ONE = Candidate("toy", "bf16", 1, 8, 1, 2048, 4096, False)
+# a prompt takes 100 ms and a decode step 10 ms
 COST = StepTime(100.0, 0.0, 0.0, 10.0, 0.0, 0.0, "round")
-SPEED = Speed(COST, Setup("gaudi2", 1, "bf16", 2.0, 2.0, "v0"), Shape(1, 1, 1, 1, 1, 1, 1, 1, 1))
-REPLICA = Replica(1, limits(max_num_seqs=8), COST, 0.0, SPEED, ())
+SPEED = Speed(COST, Division("gaudi2", 1, "bf16", 2.0, 2.0, "v0"), Shape(1, 1, 1, 1, 1, 1, 1, 1, 1))
+SETUP = ServedSetup(limits(max_num_seqs=8), SPEED)
+PLAN: Any = SimpleNamespace(buckets=None, estimate=None, skips_warmup=False)
 
 
-def test_what_takes_no_request_has_a_reason() -> None:
-    short = replace(REPLICA, limits=limits(max_num_seqs=8, max_model_len=50))
-    why = message("capacity.takes_none", length=50)
-    for wanted in (goal("cost"), goal("latency"), goal("cost", rate=1.0)):
-        group: Any = SimpleNamespace(replica=lambda candidate: short)
-        found = Simulation(table_case(), wanted).quick(ONE, group)
-        assert found == Trial(ONE, replica=short, why_not=why)
-    none: Any = SimpleNamespace(replica=lambda candidate: None)
-    found = Simulation(table_case(), goal("cost")).quick(ONE, none)
-    assert found == Trial(ONE, why_not=message("recommend.no_memory"))
+def planned(candidate: Candidate) -> Planned:
+    return Planned(PLAN, SETUP)
 
 
-class TableCurve(LoadCurve):
-    """Loads whose latencies and tokens follow the amount: no queue."""
-
-    def _simulated(self, at: int) -> LoadPoint:
-        amount = self.amount(at)
-        return LoadPoint(
-            amount, 0.5, amount / 10, amount / 100, 10 * amount, 2 * amount, 2 * amount
-        )
-
-    def of(self, replica: ReplicaLoad) -> LoadCurve:
-        return TableCurve(replica, self.most, self.shares, self.counts)
-
-
-# five requests per second of one replica, with the reserve
-WITHIN = Targets(0.5 / 0.98, None)
+def group(setup: ServedSetup | None) -> Any:
+    return SimpleNamespace(setup=lambda candidate: setup)
 
 
 def simulation(
-    name: GoalName, rate: float = 0.0, *, nodes: int | None = 1, **changes: Any
+    name: GoalName, *, nodes: int | None = 1, load: Load | None = None, **changes: Any
 ) -> Simulation:
-    wanted = goal(name, rate=rate, **{"targets": WITHIN, **changes})
-    return Simulation(table_case(nodes=nodes), wanted)
+    case = table_case(nodes=nodes)
+    return Simulation(replace(case, load=load or case.load), goal(name, **changes), planned)
+
+
+def test_what_takes_no_request_has_a_reason() -> None:
+    short = ServedSetup(limits(max_num_seqs=8, max_model_len=50), SPEED)
+    why = message("capacity.takes_none", length=50)
+    for made in (simulation("cost"), simulation("latency"), simulation("cost", rate=1.0)):
+        assert made.quick(ONE, group(short)) == Trial(ONE, short, why_not=why)
+    found = simulation("cost").quick(ONE, group(None))
+    assert found == Trial(ONE, why_not=message("recommend.no_memory"))
 
 
 @pytest.mark.parametrize(
@@ -92,48 +76,73 @@ def test_the_numbers_of_replicas_to_compare(
     assert module._numbers(goal(name), least, most) == numbers
 
 
+def bursts(seed: int) -> Load:
+    """Return a calm beginning, and then as many requests again in bursts."""
+    chance = random.Random(seed)
+    trace, now = [], 0.0
+    for number in range(400):
+        pace = 1.0 if number < 200 or chance.random() < 0.5 else 0.1
+        now += chance.expovariate(1.0 / pace)
+        trace.append((now, 100, 10))
+    return from_trace(trace, True)
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("rate", [3.0, 12.0, 60.0])
+def test_the_replicas_are_the_fewest_that_meet_the_targets_on_every_request(
+    seed: int, rate: float
+) -> None:
+    targets, load = Targets(0.6, None), bursts(seed)
+    made = simulation("cost", nodes=None, load=load, rate=rate, targets=targets)
+    first = made.exact(ONE)
+    found = made.settled(first)
+    assert found.served is not None and found.settled and found.meets
+    assert found.outcome is not None and found.outcome.requests == 400
+
+    def meets(replicas: int) -> bool:
+        return not targets.missed(simulate(SETUP, load.at_rate(rate / replicas)))
+
+    assert meets(found.served.replicas)
+    assert found.served.replicas == 1 or not meets(found.served.replicas - 1)
+
+
+def test_without_enough_cards_the_miss_is_that_of_the_complete_load() -> None:
+    targets, load = Targets(0.3, None), bursts(1)
+    made = simulation("cost", nodes=1, load=load, rate=200.0, targets=targets)
+    found = made.settled(made.exact(ONE))
+    assert (not found.meets and found.missed[-1] == "cards") or "ttft" in found.missed
+
+
 def evidence(low: float, high: float) -> Evidence:
     return Evidence(Kind.DENSE, 9, 0.1, low, high, True, ())
 
 
-@pytest.mark.parametrize(
-    ("low", "high", "candidate", "replicas", "cards"),
-    [
-        # 7.8 and 3.2 requests per second of each replica
-        (0.8, 1.25, ONE, 3, (2, 4)),
-        (0.8, 1.25, replace(ONE, pipeline=2), 2, (2, 4)),
-        (0.8, 1.25, replace(ONE, cards=2), 3, (4, 8)),
-        # never without what the prediction itself needs
-        (2.0, 0.5, ONE, 3, (3, 3)),
-        # at the lowest speed an idle replica misses the target
-        (0.01, 1.25, ONE, 3, None),
-    ],
-)
-def test_the_cards_within_the_range_of_the_speed(
-    low: float, high: float, candidate: Candidate, replicas: int, cards: tuple[int, int] | None
-) -> None:
-    made = simulation("cost", 12.0)
-    load = ReplicaLoad(TWO_REQUESTS, REPLICA.limits, COST, 0.5)
-    served = Served(replicas, 9, 1, 0.1, 0.01, 1.0, 10.0, 10.0, 4096, 10.0)
-    trial = Trial(candidate, served=served, curve=TableCurve(load, 10.0))
-    assert made.cards_between(trial, evidence(low, high)) == cards
+def test_the_cards_within_the_range_of_the_speed() -> None:
+    made = simulation("cost", nodes=None, rate=40.0, targets=Targets(0.6, None))
+    trial = made.settled(made.exact(ONE))
+    assert trial.served is not None
+    cards = trial.served.cards
+    near, far = (
+        made.cards_between(trial, evidence(0.9, 1.1)),
+        made.cards_between(trial, evidence(0.5, 2.0)),
+    )
+    assert near is not None and far is not None
+    assert far[0] < near[0] <= cards <= near[1] < far[1]
+    # at the lowest speed an idle replica misses the target
+    assert made.cards_between(trial, evidence(0.01, 1.1)) is None
     assert made.cards_between(trial, None) is None
-    assert made.cards_between(replace(trial, curve=None), evidence(low, high)) is None
-    assert made.cards_between(replace(trial, missed=("ttft",)), evidence(low, high)) is None
+    assert made.cards_between(replace(trial, missed=("ttft",)), evidence(0.9, 1.1)) is None
 
 
-def test_what_cannot_be_planned_has_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_be_planned_has_a_reason() -> None:
     why = message("placement.none_free", holders="-")
-    outcomes: list[Unfit | ExitCode] = [ExitCode.MODEL, Unfit(1, why), ExitCode.FAILED]
 
-    def planned_replica(setup: ReplicaSetup, traffic: Traffic) -> Unfit:
-        outcome = outcomes.pop(0)
-        if isinstance(outcome, ExitCode):
-            raise LaunchError(why.id, outcome, **dict(why.values))
-        return outcome
+    def refusing(code: ExitCode) -> Simulation:
+        def plan(candidate: Candidate) -> Planned:
+            raise LaunchError(why.id, code, **dict(why.values))
 
-    monkeypatch.setattr(module, "planned_replica", planned_replica)
-    assert simulation("cost").exact(ONE) == Trial(ONE, why_not=why, code=ExitCode.MODEL)
-    assert simulation("cost").exact(ONE) == Trial(ONE, why_not=why)
+        return Simulation(table_case(), goal("cost"), plan)
+
+    assert refusing(ExitCode.MODEL).exact(ONE) == Trial(ONE, why_not=why, code=ExitCode.MODEL)
     with pytest.raises(LaunchError):
-        simulation("cost").exact(ONE)
+        refusing(ExitCode.FAILED).exact(ONE)

@@ -7,14 +7,15 @@ from types import SimpleNamespace
 from typing import Any
 
 from gaudi_launch.app.fit import ServedLengths, data_types, engine_for, request_for
-from gaudi_launch.capacity.search import Targets
-from gaudi_launch.capacity.traffic import Traffic, from_ranges
 from gaudi_launch.host.accelerators import accelerators
 from gaudi_launch.models.model import Model
+from gaudi_launch.performance.load import Load, from_ranges
 from gaudi_launch.planning.request import Request
 from gaudi_launch.profiles import known_model
-from gaudi_launch.recommend.goal import Goal, GoalName
-from gaudi_launch.recommend.space import CardPool, SearchCase, SearchedEngine
+from gaudi_launch.recommend.analytic import Group
+from gaudi_launch.recommend.goal import Goal, GoalName, Targets
+from gaudi_launch.recommend.space import Candidate, CardPool, SearchCase, SearchedEngine
+from gaudi_launch.recommend.trial import Planned, Planner
 
 NO_TARGETS = Targets(None, None)
 SMALL = "meta-llama/Llama-3.1-8B-Instruct"
@@ -25,9 +26,8 @@ def goal(name: GoalName, **changes: object) -> Goal:
     return replace(Goal(name, NO_TARGETS), **changes)  # type: ignore[arg-type]
 
 
-def short_traffic(seed: int = 0) -> Traffic:
-    """Return requests of 100 to 1000 tokens with answers of 20 to 100."""
-    return from_ranges((100, 1000), (20, 100), seed)
+# requests of 100 to 1000 tokens with answers of 20 to 100
+SHORT = from_ranges((100, 1000), (20, 100))
 
 
 def search_case(
@@ -39,7 +39,19 @@ def search_case(
     request = replace(request_for(model, ServedLengths()), **changes)  # type: ignore[arg-type]
     searched = SearchedEngine(engine, request, tuple(data_types(model, dtype, engine)))
     pool = CardPool(accelerators()["gaudi2"], 8, nodes)
-    return SearchCase(model, pool, (searched,), short_traffic(), (1000, 100))
+    return SearchCase(model, pool, (searched,), SHORT, (1000, 100))
+
+
+def unplanned(case: SearchCase) -> Planner:
+    """Return a planner that gives each candidate what its group has, without buckets."""
+    plan: Any = SimpleNamespace(buckets=None, estimate=None, skips_warmup=False)
+
+    def planned(candidate: Candidate) -> Planned:
+        setup = Group(case, case.engine(candidate.engine), candidate).setup(candidate)
+        assert setup is not None, "it fits"
+        return Planned(plan, setup)
+
+    return planned
 
 
 @dataclass(frozen=True)
@@ -82,7 +94,7 @@ class TableEngine:
 
 
 # two requests of 100 tokens with answers of 10
-TWO_REQUESTS = Traffic(((0.0, 100, 10), (1.0, 100, 10)))
+TWO_REQUESTS = Load(((0.0, 100, 10), (1.0, 100, 10)))
 
 
 def searched(engine: TableEngine, *dtypes: str, **given: Any) -> SearchedEngine:

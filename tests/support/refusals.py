@@ -26,3 +26,11 @@ def refused(id: str, code: ExitCode, **values: Any) -> Iterator[None]:
         yield
     assert dict(raised.value.text.values) == values
     assert id not in str(raised.value)
+
+
+@contextmanager
+def raising(id: str) -> Iterator[None]:
+    """Expect this error, whatever its exit code and values."""
+    with pytest.raises(LaunchError) as raised:
+        yield
+    assert raised.value.id == id

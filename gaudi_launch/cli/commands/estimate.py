@@ -1,4 +1,4 @@
-"""``gaudi-launch estimate``: predict the speed of a model, with its evidence."""
+"""``gaudi-launch estimate``: the speed of a launch, with its evidence."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import typer
 
 from gaudi_launch.app.estimate import EstimateOptions
 from gaudi_launch.cli.command_app import CommandApp
-from gaudi_launch.cli.record_options import RecordCommand, record
+from gaudi_launch.cli.options import Launch, LaunchOptions, RecordCommand, record
 
 app = CommandApp()
 
@@ -16,26 +16,24 @@ _Options = record(EstimateOptions())
 
 @app.command(cls=RecordCommand)
 def estimate(
-    model: str = typer.Argument(
-        ..., metavar="MODEL", help="A folder with config.json, a hub ID, or a model with a profile."
-    ),
-    options: EstimateOptions = _Options,
+    given: EstimateOptions = _Options,
+    options: LaunchOptions = Launch,
     as_json: bool = typer.Option(
         False, "--json", help="Print one JSON object.", rich_help_panel=_SHOW
     ),
 ) -> None:
-    """Predict TTFT, TPOT and tokens/s, by part, with a range and the published figures nearest
+    """Predict TTFT, TPOT and tokens/s of a launch, with a range and the published figures nearest
     to the load.
 
-    The step-time model is fitted to published measurements of Gaudi2 and Gaudi3; no card is needed.
-    The range contains four fifths of the published figures of its class when they are left out of
-    the fit.
+    The launch is planned as by 'plan', and the load is simulated as its engine schedules it; no
+    card is needed. Step times are fitted to published measurements of Gaudi2 and Gaudi3. The range
+    contains four fifths of the published figures of its class when they are left out of the fit.
     """
     from gaudi_launch.app import estimate as cases
     from gaudi_launch.cli.console import emit_json
     from gaudi_launch.cli.views.estimate import show, to_json
 
-    found = cases.solve(cases.read(model, options))
+    found = cases.estimate(options, given)
     if as_json:
         emit_json(to_json(found))
     else:

@@ -5,65 +5,113 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
+from gaudi_launch.optional import mapped
+from gaudi_launch.performance.evidence import Band
+
 if TYPE_CHECKING:
     from gaudi_launch.app.estimate import SpeedEstimate
-    from gaudi_launch.performance.evidence import Band, Neighbour
+    from gaudi_launch.performance.evidence import Neighbour
+    from gaudi_launch.performance.load import Load
+    from gaudi_launch.performance.simulate import Latency, Outcome
     from gaudi_launch.performance.step_model import Parts
+    from gaudi_launch.planning.plan import Estimate
+
+
+# percentiles of latencies
+_SHOWN = (50, 95, 99)
 
 
 def to_json(found: SpeedEstimate) -> dict[str, Any]:
     """Return the object of --json.
 
-    In seconds, output tokens per second, requests per second.
+    In seconds, output tokens per second, requests per second; step times in milliseconds. Without a
+    percentile a latency is the mean.
     """
-    case, made = found.case, found.prediction
-    load = case.load
-    requests = {
-        name: float(f"{value / load.output:.4g}")
-        for name, value in (
-            ("low", made.throughput.low),
-            ("expected", made.throughput.expected),
-            ("high", made.throughput.high),
-        )
-    }
+    made = found.outcome
+    setup, evidence = made.setup.speed.setup, made.evidence
+    prefill, decode = made.steps
+    plan = found.plan
     return {
         "schema": 1,
-        "model": case.model.path,
-        "accelerator": case.hardware,
-        "cards": case.setup.cards,
-        "dtype": case.dtype,
-        "engine": case.engine or None,
-        "software": case.software or None,
-        "experts": case.experts or None,
-        "load": {
-            "kind": load.kind,
-            "input_tokens": load.input,
-            "output_tokens": load.output,
-            "sequences": load.most,
-            "rate": load.rate if load.kind == "rate" else None,
-        },
-        "ttft_seconds": made.ttft.to_json(),
-        "tpot_seconds": made.tpot.to_json(),
-        "per_user": {"output_tokens_per_second": made.per_user.to_json()},
+        "model": found.model.path,
+        "accelerator": found.hardware,
+        "cards": setup.cards,
+        "dtype": found.dtype,
+        "engine": found.engine or None,
+        "software": None if plan is None else plan.engine.exact,
+        "experts": _experts(found),
+        "load": _load_json(made.load),
+        "requests_simulated": made.requests * made.seeds,
+        "ttft_seconds": _latency_json(made, made.ttft),
+        "tpot_seconds": _latency_json(made, made.tpot),
+        "e2e_seconds": _latency_json(made, made.e2e),
+        "per_user": {"output_tokens_per_second": _per_user(made).to_json()},
         "throughput": {
             "output_tokens_per_second": made.throughput.to_json(),
-            "requests_per_second": requests,
+            "requests_per_second": _times(made.throughput, 1 / made.load.mean_output).to_json(),
         },
         "share": {part: round(share, 4) for part, share in made.share.items()},
-        "steps": {"prefill": _parts(made.prefill), "decode": _parts(made.decode)},
+        "steps": {"prefill": _parts(prefill), "decode": _parts(decode)},
+        "step_time": made.setup.speed.cost.constants(),
         "limited_by": made.bound,
-        "sequences_at_once": round(made.batch, 2),
+        "sequences_at_once": round(made.inside, 2),
         "saturated": made.saturated,
+        "graphs": mapped(lambda one: mapped(lambda each: each.graphs, one.buckets), plan),
+        "warmup_seconds": mapped(lambda one: mapped(_warmup_json, one.estimate), plan),
+        "num_blocks": mapped(lambda one: one.num_blocks, plan),
         "evidence": {
-            "kind": made.evidence.word,
-            "class": made.evidence.kind.value,
-            "points": made.evidence.points,
-            "typical_factor": made.evidence.typical,
-            "near": made.evidence.near,
-            "figures": [_neighbour(one) for one in made.evidence.neighbours],
+            "kind": evidence.word,
+            "class": evidence.kind.value,
+            "points": evidence.points,
+            "typical_factor": evidence.typical,
+            "near": evidence.near,
+            "figures": [_neighbour(one) for one in evidence.neighbours],
         },
-        "notes": [note.to_json() for note in case.notes],
+        "notes": [note.to_json() for note in found.notes],
     }
+
+
+def _experts(found: SpeedEstimate) -> str | None:
+    """Return which experts a step reads; None for a dense model."""
+    speed = found.outcome.setup.speed
+    if not speed.shape.experts:
+        return None
+    return "fused" if speed.setup.fused else "unfused"
+
+
+def _load_json(load: Load) -> dict[str, Any]:
+    kind = "rate" if load.rate else "concurrency"
+    if load.batch:
+        kind = "static"
+    return {
+        "kind": kind,
+        "input_tokens": round(load.mean_input, 2),
+        "output_tokens": round(load.mean_output, 2),
+        "input_range": list(load.input_range),
+        "output_range": list(load.output_range),
+        "sequences": load.batch or load.clients or None,
+        "rate": load.rate or None,
+        "recorded": load.recorded,
+    }
+
+
+def _latency_json(made: Outcome, latency: Latency) -> dict[str, Any]:
+    found: dict[str, Any] = made.time(latency).to_json()
+    for percentile in _SHOWN:
+        found[f"p{percentile}"] = made.time(latency, percentile).to_json()
+    return found
+
+
+def _warmup_json(estimate: Estimate) -> dict[str, float]:
+    return {"low": estimate.low_seconds, "high": estimate.high_seconds}
+
+
+def _per_user(made: Outcome) -> Band:
+    return made.evidence.speed(1 / max(made.tpot.mean, 1e-9))
+
+
+def _times(band: Band, factor: float) -> Band:
+    return Band(band.low * factor, band.expected * factor, band.high * factor)
 
 
 def _parts(parts: Parts) -> dict[str, float]:
@@ -93,27 +141,32 @@ def speed_json(found: SpeedEstimate | None) -> dict[str, Any] | None:
         return None
     complete = to_json(found)
     names = ("load", "ttft_seconds", "tpot_seconds", "throughput", "limited_by")
-    return {**{name: complete[name] for name in names}, "near": found.prediction.evidence.near}
+    return {**{name: complete[name] for name in names}, "near": found.outcome.evidence.near}
 
 
 def summary(found: SpeedEstimate) -> str:
     """Return the prediction in one line, as ``plan`` shows it."""
     from gaudi_launch.messages import text
 
-    made = found.prediction
+    made = found.outcome
     evidence = text("estimate.near" if made.evidence.near else "estimate.far")
     if made.evidence.learned:
         evidence = text("estimate.learned", version=made.evidence.learned)
     return text(
         "estimate.line",
-        sequences=f"{made.batch:.0f}",
-        input=found.case.load.input,
-        output=found.case.load.output,
+        sequences=f"{made.inside:.0f}",
+        input=_lengths(made.load.input_range),
+        output=_lengths(made.load.output_range),
         throughput=_range(made.throughput),
-        ttft=_range(made.ttft, 1000),
-        tpot=_range(made.tpot, 1000),
+        ttft=_range(made.time(made.ttft), 1000),
+        tpot=_range(made.time(made.tpot), 1000),
         evidence=evidence,
     )
+
+
+def _lengths(found: tuple[int, int]) -> str:
+    low, high = found
+    return str(low) if low == high else f"{low}-{high}"
 
 
 def _range(band: Band, factor: float = 1.0) -> str:
@@ -134,7 +187,8 @@ def show(found: SpeedEstimate) -> None:
     from gaudi_launch.cli.console import console, table
     from gaudi_launch.messages import text
 
-    case, made = found.case, found.prediction
+    made = found.outcome
+    load, cards = made.load, made.setup.speed.setup.cards
     out = console()
 
     def say(id: str, **values: Any) -> None:
@@ -142,25 +196,28 @@ def show(found: SpeedEstimate) -> None:
 
     say(
         "estimate.title",
-        model=case.model.path,
-        dtype=case.dtype,
-        cards=case.setup.cards,
-        accelerator=case.hardware,
-        engine=case.engine or text("estimate.static"),
+        model=found.model.path,
+        dtype=found.dtype,
+        cards=cards,
+        accelerator=found.hardware,
+        engine=found.engine or text("estimate.static"),
     )
-    load = case.load
     say(
-        f"estimate.load_{load.kind}",
-        input=load.input,
-        output=load.output,
-        sequences=load.most,
+        f"estimate.load_{_load_json(load)['kind']}",
+        input=_lengths(load.input_range),
+        output=_lengths(load.output_range),
+        sequences=load.batch or load.clients or made.setup.limits.max_num_seqs,
         rate=f"{load.rate:g}",
     )
+    if not load.batch:
+        say("estimate.simulated", requests=f"{made.requests * made.seeds:,}", seeds=made.seeds)
     names = [text(f"estimate.column_{name}") for name in ("measure", "low", "expected", "high")]
-    rows = [
-        _row("ttft", made.ttft, 1000),
-        _row("tpot", made.tpot, 1000),
-        _row("per_user", made.per_user),
+    rows = [_row("ttft", made.time(made.ttft), 1000)]
+    if not load.batch:
+        rows.append(_row("ttft_p95", made.time(made.ttft, 95), 1000))
+    rows += [
+        _row("tpot", made.time(made.tpot), 1000),
+        _row("per_user", _per_user(made)),
         _row("throughput", made.throughput),
     ]
     out.print(table("", names, rows, right=(1, 2, 3)))
@@ -168,11 +225,11 @@ def show(found: SpeedEstimate) -> None:
     out.print(table("", parts, _part_rows(found), right=(1, 2, 3)))
     say("estimate.bound", part=text(f"estimate.part_{made.bound}"))
     if made.saturated:
-        say("estimate.saturated", rate=f"{made.throughput.expected / load.output:.3g}")
+        say("estimate.saturated", rate=f"{made.full:.3g}")
     _show_evidence(found)
     if made.evidence.learned:
         say("estimate.note", what=text("estimate.learned", version=made.evidence.learned))
-    for note in case.notes:
+    for note in found.notes:
         say("estimate.note", what=note.render())
 
 
@@ -186,14 +243,13 @@ def _row(name: str, band: Band, factor: float = 1.0) -> list[str]:
 def _part_rows(found: SpeedEstimate) -> list[list[str]]:
     from gaudi_launch.messages import text
 
-    made = found.prediction
+    made = found.outcome
     rows: list[list[str]] = []
     for part, share in made.share.items():
-        prefill = 1000 * float(getattr(made.prefill, part))
-        decode = 1000 * float(getattr(made.decode, part))
+        prefill, decode = (1000 * float(getattr(step, part)) for step in made.steps)
         name = text(f"estimate.part_{part}")
         rows.append([name, f"{prefill:.2f}", f"{decode:.2f}", f"{100 * share:.0f} %"])
-    total = [f"{1000 * float(parts.total):.2f}" for parts in (made.prefill, made.decode)]
+    total = [f"{1000 * float(parts.total):.2f}" for parts in made.steps]
     rows.append([text("estimate.part_total"), *total, "100 %"])
     return rows
 
@@ -202,7 +258,7 @@ def _show_evidence(found: SpeedEstimate) -> None:
     from gaudi_launch.cli.console import console
     from gaudi_launch.messages import text
 
-    evidence = found.prediction.evidence
+    evidence = found.outcome.evidence
     out = console()
     line = text(
         "estimate.assumed" if evidence.word == "assumed" else "estimate.evidence",

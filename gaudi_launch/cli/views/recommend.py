@@ -61,8 +61,8 @@ def to_json(answer: Recommended) -> dict[str, Any]:
         "load": {
             "rate": goal.rate or None,
             "concurrency": goal.clients or None,
-            "mean_input": round(search.traffic.mean_input, 2),
-            "mean_output": round(search.traffic.mean_output, 2),
+            "mean_input": round(search.load.mean_input, 2),
+            "mean_output": round(search.load.mean_output, 2),
         },
         "winner": mapped(_trial_json, found.winner),
         "command": list(answer.command) or None,
@@ -142,7 +142,7 @@ def _trial_json(trial: Trial) -> dict[str, Any]:
     found: dict[str, Any] = {
         "engine": candidate.engine,
         "dtype": candidate.dtype,
-        "kv_dtype": mapped(lambda replica: replica.kv_dtype, trial.replica),
+        "kv_dtype": candidate.kv_dtype or None,
         "tensor_parallel": candidate.cards,
         "expert_parallel": candidate.experts,
         "pipeline_parallel": candidate.pipeline,
@@ -160,11 +160,9 @@ def _trial_json(trial: Trial) -> dict[str, Any]:
         "warmup_seconds": None,
         "served": None,
     }
-    if trial.start is not None:
-        found["warmup_seconds"] = {
-            "low": round(trial.start.low, 1),
-            "high": round(trial.start.high, 1),
-        }
+    if trial.plan is not None and trial.plan.estimate is not None:
+        estimate = trial.plan.estimate
+        found["warmup_seconds"] = {"low": estimate.low_seconds, "high": estimate.high_seconds}
     if served is not None:
         found["objective"] = _rounded(trial.score)
         found["served"] = _served_json(served)
@@ -241,8 +239,8 @@ def _unmet(answer: Recommended) -> list[tuple[str, float, float, float]]:
             most = found.case.pool.most_replicas(nearest.candidate.world) or 0
             pair = (float(served.cards), float(most * nearest.candidate.world))
         elif name == "start":
-            assert nearest.start is not None and goal.most_start is not None, "the start is missed"
-            pair = (nearest.start.high, goal.most_start)
+            assert goal.most_start is not None, "the start is missed"
+            pair = (nearest.start, goal.most_start)
         else:
             pair = (getattr(served, name), getattr(goal.targets, name))
         rows.append(
@@ -283,6 +281,9 @@ def show(answer: Recommended, plot: Path | None) -> None:
     say("recommend.layouts", layouts=", ".join(sizes.layouts))
     warnings = answer.plan.warnings if answer.plan is not None else ()
     notes = [note.render() for note in (*sizes.notes, *found.case.notes, *warnings)]
+    served = found.winner.served if found.winner is not None else None
+    if served is not None and served.replicas > 1:
+        notes += [text("capacity.assume_split"), text("capacity.assume_no_spare")]
     # the search and the plan of its answer may say the same
     for note in dict.fromkeys(notes):
         say("recommend.note", what=note)
@@ -311,8 +312,8 @@ def _heading(answer: Recommended, say: Callable[..., None]) -> None:
     if goal.demand:
         kind = "clients" if goal.clients else "rate"
     lengths = {
-        "input": _number(search.traffic.mean_input),
-        "output": _number(search.traffic.mean_output),
+        "input": _number(search.load.mean_input),
+        "output": _number(search.load.mean_output),
     }
     say(f"recommend.load_{kind}", load=_number(goal.demand), **lengths)
 
@@ -415,9 +416,9 @@ def _front_rows(answer: Recommended) -> list[Trial]:
     found = answer.found
     rows: list[Trial] = [found.winner] if found.winner is not None else []
     known = {_shape(trial) for trial in rows}
-    for trial in found.front:
-        # prompts of a step have no column
-        if _shape(trial) not in known:
+    for trial in found.trials:
+        # what was simulated in part is not shown; prompts of a step have no column
+        if trial.settled and trial.served is not None and _shape(trial) not in known:
             known.add(_shape(trial))
             rows.append(trial)
     rows.sort(key=lambda trial: trial.served.tpot if trial.served is not None else 0.0)
@@ -509,6 +510,15 @@ def _why_lost(answer: Recommended) -> str:
         names = (shown.get(name, f"--{name}") for name in other.missed)
         return text("recommend.lost_target", names=", ".join(names))
     share = other.score / winner.score
+    rank = found.case.rank
+    if share > 1 + _NOTABLE and rank(other.candidate) > rank(winner.candidate):
+        kind = "engine" if found.case.keeps_type(other.candidate) else "type"
+        return text(
+            f"recommend.other_{kind}",
+            factor=_number(share),
+            dtype=_short(other.candidate.dtype),
+            engine=other.candidate.engine,
+        )
     if share > 1 - _NOTABLE / 4:
         if other.candidate.splits_layers and not winner.candidate.splits_layers:
             return text("recommend.lost_split")
@@ -545,7 +555,7 @@ def _show_unmet(answer: Recommended, say: Callable[..., None]) -> None:
             share = most / value
             amount = goal.demand * share
             if goal.rate:
-                amount = nearest.served.spare / found.case.traffic.mean_output * share
+                amount = nearest.served.spare / found.case.load.mean_output * share
             unit = text("recommend.unit_clients" if goal.clients else "recommend.unit_rate")
             say(
                 "recommend.unmet_cards",

@@ -22,25 +22,24 @@ if TYPE_CHECKING:
     from gaudi_launch.services.probe import Readiness
 
 
-# a load for the prediction; bench predicts the load that it sends
-_INPUT, _OUTPUT, _CLIENTS = 1024, 256, 32
+# clients of an engine that admits any number
+_CLIENTS = 32
 
 
 def _predicted(plan: Plan) -> str | None:
     """Return the predicted speed of a usual load in one line.
 
-    Return None for an engine without cards.
+    `bench` predicts the load that it sends. Return None for an engine without cards.
     """
     from gaudi_launch.app.estimate import of_record
     from gaudi_launch.cli.views.estimate import summary
-    from gaudi_launch.performance.prediction import Load
+    from gaudi_launch.performance.balance import TYPICAL_INPUT, TYPICAL_OUTPUT
+    from gaudi_launch.performance.load import from_ranges
 
     most = plan.args.last("--max-num-seqs") or ""
-    clients = _CLIENTS
-    if most.isdecimal() and int(most):
-        clients = min(_CLIENTS, int(most))
-    found = of_record(plan.to_json(), Load("concurrency", _INPUT, _OUTPUT, clients))
-    return mapped(summary, found)
+    clients = int(most) if most.isdecimal() and int(most) else _CLIENTS
+    load = from_ranges((TYPICAL_INPUT, TYPICAL_INPUT), (TYPICAL_OUTPUT, TYPICAL_OUTPUT))
+    return mapped(summary, of_record(plan.to_json(), load.of_clients(clients)))
 
 
 class Screen:

@@ -70,7 +70,6 @@ COMMANDS = {
     "support": "support MODEL --accelerator gaudi2 --json",
     "estimate": "estimate MODEL -n CARDS --accelerator gaudi2 --json",
     "recommend": "recommend MODEL -n CARDS --machine simulated:hls2 --json",
-    "capacity": "capacity MODEL -n CARDS --accelerator gaudi2 --rate 1 -i 512 -o 128 --json",
     "cluster": "cluster plan MODEL --hosts a=simulated:hls2,b=simulated:hls2 --json",
     "render": "render script MODEL --machine simulated:hls2",
     "kube": "render kubernetes MODEL -n CARDS --machine simulated:hls2",

@@ -10,14 +10,10 @@ from typer.testing import CliRunner
 
 from gaudi_launch.cli.main import app
 from gaudi_launch.stack.stack_file import ModelOption, read_stack
-from tests.support.capacity import few_requests
 from tests.support.cli import document
 from tests.support.recommend import SMALL
 
-__all__ = ["few_requests"]
-
 # tests/app/test_recommend.py checks the answer itself, with as many requests as users get
-pytestmark = pytest.mark.usefixtures("few_requests")
 
 FEW = (
     "--accelerator",
@@ -48,7 +44,7 @@ def test_the_first_screen_has_the_command_and_what_else_was_possible() -> None:
     for part in (
         "Runner-up:",
         "Objective with another value:",
-        "Cards for a rate:",
+        "Cards for a rate, at most:",
         "limited by",
         "warm-up",
     ):
@@ -59,7 +55,8 @@ def test_the_object_has_winner_plan_front_and_top() -> None:
     code, page = run("--json", "--for", "throughput")
     found = json.loads(page)
     assert code == 0
-    assert (found["schema"], found["goal"], len(found["top"])) == (1, "throughput", 5)
+    assert (found["schema"], found["goal"]) == (1, "throughput")
+    assert 1 < len(found["top"]) <= 5
     assert found["top"][0] == found["winner"]
     assert found["winner"]["max_num_seqs"] == int(
         found["command"][found["command"].index("-b") + 1]

@@ -12,7 +12,7 @@ from gaudi_launch.app.estimate import of_record
 from gaudi_launch.bench.run_file import BenchRun
 from gaudi_launch.cli.views import bench, serve
 from gaudi_launch.engines.registry import find
-from gaudi_launch.performance.prediction import Load
+from gaudi_launch.performance.load import from_ranges
 from gaudi_launch.planning.planner import make_plan
 from gaudi_launch.planning.request import Request
 from gaudi_launch.profiles import known_model
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.usefixtures("plain_english")
 
 LLAMA = known_model("meta-llama/Llama-3.1-8B-Instruct", False)
 RUN = BenchRun({"tool": "builtin", "url": "http://x", "model": "m"}, {"arrivals": "closed"}, {})
-LOAD = Load("concurrency", 1024, 256, 32)
+LOAD = from_ranges((1024, 1024), (256, 256)).of_clients(32)
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def test_serve_prints_the_prediction_of_a_usual_load() -> None:
     plan = make_plan(request, HLS2, LLAMA, find("vllm-gaudi"))
     line = serve._predicted(plan)
     assert line is not None
-    assert line.startswith("32 ") or "32" in line.split(":")[0]
+    assert line.startswith(f"{plan.args.last('--max-num-seqs')} ")
     # as many clients as the plan admits
     few = make_plan(
         Request(model=LLAMA.path, max_model_len=8192, max_num_seqs=8),
@@ -66,7 +66,7 @@ def test_bench_prints_the_prediction_next_to_its_figures(
     document = json.loads(capsys.readouterr().out)
     assert (
         document["predicted"]["tpot_seconds"]["expected"]
-        == found.prediction.tpot.to_json()["expected"]
+        == found.outcome.time(found.outcome.tpot).to_json()["expected"]
     )
     bench.show(RUN, Path("/tmp/run.json"), True, None)
     assert "predicted" not in json.loads(capsys.readouterr().out)
@@ -77,10 +77,8 @@ def test_the_prediction_is_that_of_the_cards_of_this_machine() -> None:
     document = record()
     found = of_record(document, LOAD)
     assert found is not None
-    assert (found.case.setup.generation, found.case.setup.cards) == (
-        "gaudi3",
-        len(document["modules"]),
-    )
+    setup = found.outcome.setup.speed.setup
+    assert (setup.generation, setup.cards) == ("gaudi3", len(document["modules"]))
 
 
 def test_an_incomplete_record_has_no_prediction() -> None:

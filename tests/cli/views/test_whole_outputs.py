@@ -47,11 +47,6 @@ COMMANDS: dict[str, tuple[str, bool]] = {
         f"recommend -w Qwen/Qwen3-8B --engine vllm-fork@1.21 {_MACHINE} -i 64 -o 16 -n 1 -b 4",
         True,
     ),
-    "capacity": (
-        "capacity Qwen/Qwen3-8B --engine vllm-fork@1.21 --rate 20/s -i 64 -o 16 -n 1 -b 4"
-        " --ttft 2s --accelerator gaudi2",
-        True,
-    ),
     "devices": (
         "devices --machine simulated:hls2+busy=3+failed=5+hot=1",
         False,

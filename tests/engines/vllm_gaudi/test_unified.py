@@ -53,7 +53,7 @@ def test_no_number_is_shown_that_it_changes(engine: str) -> None:
     found = find(engine)
     limits = found.limits(request, HOST, MODEL)
     context = Context(request, HOST, MODEL, made.placement, limits)
-    assert setup_in(context, found, made.settings) is None
+    assert setup_in(context, found, made.settings, 700) is None
 
 
 @pytest.mark.parametrize("engine", WITH)

@@ -189,7 +189,8 @@ class StepPricer:
             )
             compiled += self._note("prompt", found, warnings)
             batch, tokens, context = found.shape
-            attention = cost["prefill_attention"] * (tokens + 2 * size * context)
+            masked = 1 + cost.get("prefill_masked", 0.0) * (context > 0)
+            attention = cost["prefill_attention"] * masked * (tokens + 2 * size * context)
             milliseconds += cost["prefill_fixed"] + batch * tokens * (
                 cost["prefill_token"] + attention
             )

@@ -1,1 +1,0 @@
-"""Replicas, cards and nodes for a rate of requests within latency targets."""
