@@ -184,7 +184,7 @@ def solve(case: WarmupCase) -> WarmupResult:
     dtype = weight_type(asked.request, case.model)
     about: dict[str, Any] = {
         "engine": asked.identity,
-        "model": case.model.name,
+        "model": case.model,
         "cards": asked.cards,
     }
     cold = per_graph(dtype, False, measured, **about)

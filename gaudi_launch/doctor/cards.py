@@ -187,8 +187,8 @@ def _temperature(facts: DoctorFacts) -> Verdict:
         )
         found = ", ".join(f"{_name(card)}: 0 C" for card in bad)
         return _judge(facts, bad, "doctor.cards.temperature.fail", found, "> 0 C", remedy)
-    limit = temperature_hot_c(facts.host.product)
-    expected = message("doctor.cards.temperature.expected", limit=limit)
+    limit, source = temperature_hot_c(facts.host.product)
+    expected = message("doctor.cards.temperature.expected", limit=limit, source=source)
     hot = [card for card in reporting if (card.temperature_c or 0) >= limit]
     if hot:
         found = ", ".join(f"{_name(card)}: {card.temperature_c} C" for card in hot)

@@ -145,15 +145,15 @@ def memory_margin_mib() -> int:
     return int(_document()["memory_margin_mib"])
 
 
-def temperature_hot_c(product: str | None) -> int:
+def temperature_hot_c(product: str | None) -> tuple[int, str]:
     """Return the temperature in C above which a card of ``product`` is called hot.
 
-    It is assumed for products whose limit no public document names.
+    Also return its source: "assumed" for products whose limit no public document names.
     """
     known = accelerators().get(product or "")
     if known is not None and known.hot_c is not None:
-        return known.hot_c
-    return int(_document()["temperature_hot_c"])
+        return known.hot_c, known.sources["hot_c"]
+    return int(_document()["temperature_hot_c"]), "assumed"
 
 
 def identify(

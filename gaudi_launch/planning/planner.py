@@ -373,7 +373,7 @@ def _estimate(
         False,
         measured,
         engine=identity.exact,
-        model=context.model.name,
+        model=context.model,
         cards=cards,
     )
     span = times(one, buckets.graphs)

@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from gaudi_launch.buckets.warmup_time import Measured, per_graph, read_measured, record, times
+from gaudi_launch.buckets.warmup_time import (
+    Measured,
+    WarmupClass,
+    per_graph,
+    read_measured,
+    record,
+    times,
+    warmup_class,
+)
+from gaudi_launch.messages import message
+from gaudi_launch.models.model import Model
 
 
 def test_published() -> None:
@@ -17,6 +29,51 @@ def test_published() -> None:
     assert per_graph("bfloat16", True).high == pytest.approx(2.2 * 23 / 66)
 
 
+@pytest.mark.parametrize(
+    ("kind", "dtype", "graphs", "seconds"),
+    [
+        ("dense", "bfloat16", 81, 120),
+        ("dense", "bfloat16", 84, 150),
+        ("dense", "fp8", 72, 504),
+        ("mixture", "bfloat16", 258, 628),
+        ("mixture", "bfloat16", 258, 712),
+        ("mixture", "fp8", 202, 1162),
+        ("mixture", "fp8", 126, 29 * 60),
+        ("hybrid", "bfloat16", 258, 613),
+        ("hybrid", "bfloat16", 82, 180),
+        ("hybrid mixture", "bfloat16", 82, 17 * 60),
+    ],
+)
+def test_published_warm_ups_are_in_the_range_of_their_class(
+    kind: WarmupClass, dtype: str, graphs: int, seconds: float
+) -> None:
+    model = Model("m", "m", layers=4, moe="mixture" in kind)
+    if "hybrid" in kind:
+        model = replace(model, attention_layers=1)
+    one = per_graph(dtype, False, model=model)
+    span = times(one, graphs)
+    assert span.low <= seconds <= span.high
+    shown = {"low": f"{one.low:.1f}", "high": f"{one.high:.1f}"}
+    assert span.basis == message("warmup.basis_published", **shown)
+    assert per_graph(dtype, True, model=model).high < one.high
+
+
+@pytest.mark.parametrize(
+    ("changes", "kind"),
+    [
+        ({}, "dense"),
+        ({"layers": 32}, "dense"),
+        ({"layers": 32, "attention_layers": 32}, "dense"),
+        ({"layers": 32, "attention_layers": 32, "moe": True}, "mixture"),
+        ({"layers": 32, "attention_layers": 8}, "hybrid"),
+        ({"layers": 32, "attention_layers": 0}, "hybrid"),
+        ({"layers": 32, "attention_layers": 8, "moe": True}, "hybrid mixture"),
+    ],
+)
+def test_the_class_of_a_models_warm_up(changes: dict[str, Any], kind: WarmupClass) -> None:
+    assert warmup_class(Model("m", "m", **changes)) == kind
+
+
 def test_measured_wins(tmp_path: Path) -> None:
     path = tmp_path / "state" / "warmup-times.json"
     assert read_measured(path) == []
@@ -25,9 +82,13 @@ def test_measured_wins(tmp_path: Path) -> None:
     record(path, Measured("vllm-fork@1.21", "b", 8, "bfloat16", 10, 50.0))
     measured = read_measured(path)
     assert measured[0] == first and len(measured) == 2
-    same = per_graph("bfloat16", False, measured, engine="vllm-fork@1.21", model="a", cards=1)
+    same = per_graph(
+        "bfloat16", False, measured, engine="vllm-fork@1.21", model=Model("a", "a"), cards=1
+    )
     assert (same.basis.id, same.low, same.high) == ("warmup.basis_measured", 2.0 / 1.15, 2.0 * 1.15)
-    other = per_graph("bfloat16", False, measured, engine="vllm-fork@1.21", model="c", cards=1)
+    other = per_graph(
+        "bfloat16", False, measured, engine="vllm-fork@1.21", model=Model("c", "c"), cards=1
+    )
     assert (other.basis.id, other.low, other.high) == ("warmup.basis_similar", 2.0 / 1.6, 5.0 * 1.6)
     for differs in ({"engine": "vllm-gaudi"}, {"engine": "vllm-fork@1.21", "dtype": "fp8"}):
         found = per_graph(

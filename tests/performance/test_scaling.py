@@ -13,7 +13,7 @@ from gaudi_launch.performance.constants import values
 from gaudi_launch.performance.learned import LearnedConstants, SpeedMeasurement, write_learned
 from gaudi_launch.performance.prediction import steps
 from gaudi_launch.performance.scaling import known_shape, step_time
-from gaudi_launch.performance.step_model import Setup
+from gaudi_launch.performance.step_model import Engine, Setup
 from gaudi_launch.profiles import known_model
 
 GAUDI2, GAUDI3 = accelerators()["gaudi2"], accelerators()["gaudi3"]
@@ -157,3 +157,15 @@ def test_a_model_that_only_its_name_describes_takes_its_size_from_it() -> None:
     found, title = known_shape(Model("m", "Some-13B-Chat"))
     assert (round(found.parameters / 1e9), title) == (13, "Llama-3.1-8B x 1.7")
     assert known_shape(Model("m", "some-chat"))[1] == "Llama-3.1-8B"
+
+
+@pytest.mark.parametrize("engine", ["v0", "v1"])
+@pytest.mark.parametrize("product", ["gaudi2", "gaudi3"])
+def test_a_prompt_in_chunks_costs_what_the_step_model_says(engine: Engine, product: str) -> None:
+    made = step_time(LLAMA, 1, "bfloat16", accelerators()[product], engine=engine)
+    many, chunk = 16, 8192
+    budget = chunk if engine == "v1" else 0
+    step = steps(replace(made.setup, step_tokens=budget), made.shape, values())
+    lines = sum(made.cost.chunk(1, chunk, number * chunk) for number in range(many))
+    complete = 1000 * float(step.prefill(1, many * chunk).total)
+    assert lines == pytest.approx(complete, rel=0.1)

@@ -202,3 +202,44 @@ def test_clients_whose_prompts_share_a_step_wait_for_no_other_prompt() -> None:
     )
     assert alone.ttft == pytest.approx(2.5 * model.prefill(1, 256).total)
     assert alone.tpot > alone.step
+
+
+SERVED = Setup("gaudi2", 8, "bf16", 2.0, 2.0, "v1")
+
+
+@pytest.mark.parametrize("tokens", [16, 1024, 8192, 60000, 200000])
+def test_only_chunks_after_the_first_one_pay_for_a_mask(tokens: int) -> None:
+    shape = shapes()["Qwen3-30B-A3B"]
+    plain = float(steps(SERVED, shape, values()).prefill(1, tokens).total)
+    seconds = [
+        float(steps(replace(SERVED, step_tokens=budget), shape, values()).prefill(1, tokens).total)
+        for budget in (200000, 16384, 8192, 1024)
+    ]
+    assert seconds == sorted(seconds)
+    assert seconds[0] == plain
+    assert (seconds[2] == plain) is (tokens <= 8192)
+
+
+@pytest.mark.parametrize("batch", [1, 2, 16, 17, 64])
+def test_a_gather_reads_the_chosen_experts_up_to_its_tokens(batch: int) -> None:
+    shape = shapes()["Qwen3-30B-A3B"]
+    chosen, every, gathered = (
+        float(steps(setup, shape, values()).decode(batch, 1024).weights)
+        for setup in (
+            SERVED,
+            replace(SERVED, fused=False),
+            replace(SERVED, fused=False, gather=16),
+        )
+    )
+    assert gathered == (chosen if batch <= 16 else every)
+
+
+@pytest.mark.parametrize("name", [name for name, shape in shapes().items() if shape.state_layers])
+@pytest.mark.parametrize("engine", ["static", "v0", "v1"])
+def test_layers_with_a_state_make_prompts_and_steps_longer(name: str, engine: Engine) -> None:
+    setup, shape = replace(SERVED, engine=engine), shapes()[name]
+    without = replace(shape, state_layers=0.0)
+    for tokens in (1, 128, 4096):
+        own, other = (steps(setup, each, values()) for each in (shape, without))
+        assert own.prefill(1, tokens).total > other.prefill(1, tokens).total
+        assert own.decode(tokens, 64).total > other.decode(tokens, 64).total

@@ -183,7 +183,7 @@ def test_replicas_get_the_fewest_cards_each(capsys: pytest.CaptureFixture[str]) 
         (
             (SMALL,),
             (
-                r"Balanced choice, and the fewest cards that fit: 1\. 2 cards: 1\.\d times the "
+                r"Balanced choice, and the fewest cards that fit: 1\. 2 cards: 0\.9\d? times the "
                 r"tokens/s\."
             ),
         ),
@@ -264,7 +264,8 @@ def test_each_number_that_fits_and_divides_the_heads_has_a_speed() -> None:
     model = known_model(SMALL, must_exist=False)
     speeds = balanced_cards.speeds_of(Request(SMALL), host, model, engine)
     assert [each.cards for each in speeds] == [1, 2, 4, 8]
-    assert [each.tokens for each in speeds] == sorted(each.tokens for each in speeds)
+    # a small model gains little from more cards: two all-reduces of each layer
+    assert speeds[3].tokens > speeds[2].tokens > 1.05 * speeds[0].tokens
     assert all(0 < each.score <= each.tokens / each.cards for each in speeds)
     busy = make("hls2+busy=0,1,2,3,4")
     assert [

@@ -229,13 +229,16 @@ def test_buckets_that_the_engine_fails_on_are_refused_and_reported_for_a_script(
     assert message("plan.buckets_fail", **why, names=named) in exported.warnings
 
 
+PUBLISHED = message("warmup.basis_published", low="0.7", high="2.2")
+
+
 def test_the_estimate_is_of_the_graphs_and_what_was_measured_here() -> None:
     def estimate(*measured: Measured, **given: Any) -> Estimate | None:
         request = Request(LLAMA.path, **given)
         return make_plan(request, HLS2, LLAMA, Told(), measured=measured).estimate
 
     # prompts of 128 to 1024 tokens, decode of 1 to 4 requests
-    assert estimate() == Estimate(7 * 0.7, 7 * 2.2, message("warmup.basis_published"))
+    assert estimate() == Estimate(7 * 0.7, 7 * 2.2, PUBLISHED)
     here = Measured("toy@1.0", LLAMA.name, 1, "bfloat16", graphs=10, seconds=40.0)
     found = estimate(here)
     assert found is not None and found.basis == message("warmup.basis_measured", count=1)

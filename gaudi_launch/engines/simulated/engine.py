@@ -228,7 +228,7 @@ class Simulated(VllmGaudi):
         if memory.num_blocks is None:
             raise _no_sizes(model)
         found = self.buckets(settings, context, memory.num_blocks)
-        graph = per_graph(weight_type(request, model), False)
+        graph = per_graph(weight_type(request, model), False, model=model)
         shown = with_user_args(settings, request.args)
         kv_dtype = next((s.value for s in shown if s.name == "--kv-cache-dtype"), None) or "auto"
         cards = context.placement.tensor or 1
