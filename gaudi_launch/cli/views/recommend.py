@@ -316,6 +316,14 @@ def _heading(answer: Recommended, say: Callable[..., None]) -> None:
         "output": _number(search.load.mean_output),
     }
     say(f"recommend.load_{kind}", load=_number(goal.demand), **lengths)
+    evidence = found.evidence
+    if evidence is not None and evidence.word == "assumed":
+        say(
+            "recommend.assumed",
+            kind=text(f"estimate.class_{evidence.kind.value}"),
+            low=f"{evidence.low:.2f}",
+            high=f"{evidence.high:.2f}",
+        )
 
 
 def _show_winner(answer: Recommended, say: Callable[..., None]) -> None:

@@ -156,3 +156,10 @@ def test_lengths_are_the_load_of_an_engine_without_ranges(
     command = ["gaudi-launch", "serve", "deepseek-ai/DeepSeek-R1", "-n", "8", "-l", "5120"]
     assert (code, shown["command"][:9]) == (0, [*command, "-b", "64"])
     assert not {"-i", "-o"} & set(shown["command"])
+
+
+def test_a_class_without_figures_is_named_before_the_answer() -> None:
+    words = ("--accelerator", "gaudi3", "-n", "4", "-b", "16", "-t", "2048", "-i", "64", "-o", "16")
+    found = CliRunner().invoke(app, ["recommend", "Qwen/Qwen3-30B-A3B", *words])
+    assert found.exit_code == 0
+    assert found.stdout.splitlines()[2].startswith("Speeds are assumed: no figure of this class")
