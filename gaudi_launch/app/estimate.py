@@ -84,14 +84,13 @@ def estimate(options: LaunchOptions, given: EstimateOptions) -> SpeedEstimate:
     Without one, that of as many clients as it serves. Raises LaunchError for an impossible one, and
     where the speed is not known.
     """
-    from gaudi_launch.app.fit import check_writes
+    from gaudi_launch.app.fit import check_writes, sized_model
     from gaudi_launch.planning.parse import ranges
 
-    _check_load(options, given)
     notes: list[Message] = []
     machine, _ = planned_machine(options, given.accelerator, notes)
+    check_writes(sized_model(_check_load(options, given)))
     prepared = _prepared(replace(options, machine=machine))
-    check_writes(prepared.model)
     lengths = ranges(options.input_range, options.output_range)
     if given.static:
         found = _static(prepared, lengths, notes)
@@ -125,13 +124,14 @@ def _prepared(options: LaunchOptions) -> Prepared:
     return prepare(replace(options, input_range=None, output_range=None))
 
 
-def _check_load(options: LaunchOptions, given: EstimateOptions) -> None:
-    """Raise LaunchError (USAGE) for loads that exclude each other."""
+def _check_load(options: LaunchOptions, given: EstimateOptions) -> str:
+    """Return the model; raise LaunchError (USAGE) for loads that exclude each other."""
     chosen = [given.static, given.rate, given.concurrency]
     if sum(map(bool, chosen)) > 1 or (given.static and given.trace):
         raise LaunchError("estimate.one_load", ExitCode.USAGE)
     if not options.model:
         raise LaunchError("plan.no_model", ExitCode.USAGE)
+    return options.model
 
 
 def of_plan(prepared: Prepared, made: Plan) -> SpeedEstimate | None:
