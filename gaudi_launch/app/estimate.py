@@ -87,9 +87,10 @@ def estimate(options: LaunchOptions, given: EstimateOptions) -> SpeedEstimate:
     from gaudi_launch.app.fit import check_writes, sized_model
     from gaudi_launch.planning.parse import ranges
 
+    model = _check_load(options, given)
     notes: list[Message] = []
     machine, _ = planned_machine(options, given.accelerator, notes)
-    check_writes(sized_model(_check_load(options, given)))
+    check_writes(sized_model(model))
     prepared = _prepared(replace(options, machine=machine))
     lengths = ranges(options.input_range, options.output_range)
     if given.static:

@@ -134,6 +134,8 @@ def _lines(setup: Setup, shape: Shape, basis: str) -> StepTime:
     one = float(made.decode(few, 0).total)
     sequence = (float(made.decode(many, 0).total) - one) / (many - few)
     block = float(made.decode(1, _BLOCK).total - made.decode(1, 0).total)
+    # block lists of the plugin; a processor has none
+    is_masked = setup.engine == "v1" and setup.generation != "cpu"
     bend: tuple[float, ...] = ()
     if 0 < amounts.share < 1 and shape.experts:
         bend = _bend(made, one - sequence * few, sequence)
@@ -141,7 +143,7 @@ def _lines(setup: Setup, shape: Shape, basis: str) -> StepTime:
         prefill_fixed=_MILLISECONDS * max(0.0, plain(short) - token * short),
         prefill_token=_MILLISECONDS * token,
         prefill_attention=_MILLISECONDS * attention,
-        prefill_masked=values()["attention.masked"] if setup.engine == "v1" else 0.0,
+        prefill_masked=values()["attention.masked"] if is_masked else 0.0,
         decode_fixed=_MILLISECONDS * (one - sequence * few),
         decode_sequence=_MILLISECONDS * sequence,
         decode_block=_MILLISECONDS * block,
