@@ -201,6 +201,7 @@ _EXCEPTIONS = {
     "models/hub/child.py json.loads": "the question of its launcher",
     "gateway/running.py csv.DictReader": "HAProxy's own page",
     "performance/constants.py csv.DictReader": "shipped with the program",
+    "performance/experts.py csv.DictReader": "shipped with the program",
     "performance/published.py csv.DictReader": "shipped with the program",
     "buckets/past_requests.py csv.DictReader": "a trace has no levels; each error is caught",
     "engines/install/pip_settings.py configparser.RawConfigParser": "pip's form; errors are caught",

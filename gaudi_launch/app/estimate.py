@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from gaudi_launch.app.fields import switch, text
 from gaudi_launch.app.machine import planned_machine
+from gaudi_launch.app.saved_plan import merged
 from gaudi_launch.app.traffic_options import (
     LoadOptions,
     demand_of,
@@ -87,6 +88,7 @@ def estimate(options: LaunchOptions, given: EstimateOptions) -> SpeedEstimate:
     from gaudi_launch.app.fit import check_writes, sized_model
     from gaudi_launch.planning.parse import ranges
 
+    options = merged(options)
     model = _check_load(options, given)
     notes: list[Message] = []
     machine, _ = planned_machine(options, given.accelerator, notes)

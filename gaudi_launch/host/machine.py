@@ -23,7 +23,7 @@ def load(machine: str | None = None) -> Host:
     `simulated`), anything else is a snapshot file. Raises LaunchError (USAGE) for an unknown name,
     an unreadable file or a document that is not a snapshot.
     """
-    if not machine:
+    if machine is None:
         from gaudi_launch.host.read import read_host
 
         check_root(None)

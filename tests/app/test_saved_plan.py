@@ -227,6 +227,7 @@ COMMANDS = {
     "cluster plan": "--hosts a=simulated:hls2",
     "cluster up": "--hosts a=simulated:hls2 --yes",
     "engines diff": "vllm-gaudi@0.24 vllm-gaudi@0.26",
+    "estimate": "--json",
     "plan": "--json",
     "recommend": "--json -i 64 -o 64 -n 1",
     "render compose": "",

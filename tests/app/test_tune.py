@@ -28,9 +28,12 @@ from gaudi_launch.messages import message
 from gaudi_launch.performance import learned
 from gaudi_launch.performance.balance import balanced
 from gaudi_launch.services.state.registry import services
+from tests.support.processes import timed_python
 from tests.support.refusals import refused
-from tests.support.serve import write_model
+from tests.support.serve import machine, write_model
 from tests.support.waiting import GENEROUS
+
+__all__ = ["machine", "timed_python"]
 
 SPEEDS = [10.0, 40.0, 20.0, 30.0, 50.0]
 

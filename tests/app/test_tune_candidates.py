@@ -11,6 +11,8 @@ from gaudi_launch.app.tune_candidates import candidates
 from gaudi_launch.errors import ExitCode
 from tests.support.refusals import failing
 
+pytestmark = pytest.mark.usefixtures("plain_english")
+
 R1 = {"model": "deepseek-ai/DeepSeek-R1", "trust_remote_code": True}
 
 
