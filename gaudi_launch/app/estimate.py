@@ -92,7 +92,8 @@ def estimate(options: LaunchOptions, given: EstimateOptions) -> SpeedEstimate:
     model = _check_load(options, given)
     notes: list[Message] = []
     machine, _ = planned_machine(options, given.accelerator, notes)
-    check_writes(sized_model(model))
+    named = sized_model(model)
+    check_writes(named)
     prepared = _prepared(replace(options, machine=machine))
     lengths = ranges(options.input_range, options.output_range)
     if given.static:
@@ -101,7 +102,8 @@ def estimate(options: LaunchOptions, given: EstimateOptions) -> SpeedEstimate:
         found = _served(prepared, _Asked(given, lengths), notes)
     if found.outcome.load.mean_output < 2:
         raise LaunchError("estimate.short", ExitCode.USAGE, found=options.output_range)
-    return found
+    # the plan may be for a converted folder
+    return replace(found, model=named)
 
 
 @dataclass(frozen=True)

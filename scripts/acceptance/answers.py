@@ -1,4 +1,4 @@
-"""Compare the p95 that `estimate` prints with vLLM's scheduler under a virtual clock.
+"""Compare the p95 of `estimate` with vLLM's scheduler under a virtual clock.
 
 `answers.py [--seed N] [--traces FOLDER]`
 
@@ -102,7 +102,7 @@ def cases(folder: Path, seed: int) -> list[Case]:
 
 
 def sent_by(made: Outcome) -> list[list[Any]]:
-    """Return the requests for the scheduler: time, input, output, group, shared tokens."""
+    """Return the requests for the scheduler, as `virtual_clock.Case` has them."""
     load = made.load
     sent = load.sent(None if load.recorded else _COUNT, _OTHER_SEED)
     pace = load.rate or 1.0
@@ -148,7 +148,10 @@ def scheduled(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def theirs(made: Outcome, case: dict[str, Any], record: dict[str, Any]) -> dict[str, float]:
-    """Return the p95 of the scheduler's run, in seconds, with the delay of the API server."""
+    """Return the p95 of the scheduler's run, in seconds.
+
+    With the delay of the API server.
+    """
     came, first, done = (np.asarray(record[name]) for name in ("came", "first", "done"))
     output = np.asarray([request[2] for request in case["requests"]])
     settled = slice(None) if made.load.recorded else slice(len(came) // 10, None)

@@ -86,11 +86,20 @@ def test_without_cards_a_server_is_assumed_and_stated(
     assert assumed in case.search.notes
 
 
+LARGE_MODEL = "meta-llama/Llama-3.1-70B-Instruct"
+
+
 def test_the_best_answer_that_has_a_plan_is_taken() -> None:
-    words = {"dtype": "bf16", "max_num_seqs": "32", "max_prefill_seqs": "1"}
-    case = case_of(words, goal="latency")
+    launch = LaunchOptions(
+        model=LARGE_MODEL,
+        dtype="bf16",
+        max_num_seqs="32",
+        max_num_batched_tokens="2048",
+        max_prefill_seqs="1",
+    )
+    case = read(launch, RecommendOptions(accelerator="gaudi2", goal="latency"))
     # cards that were taken since the search
-    for busy, cards in (("", "8"), ("+busy=1,2,3,4,5,6,7", "1")):
+    for busy, cards in (("", "8"), ("+busy=4,5,6,7", "4")):
         answer = solve(replace(case, machine=f"simulated:hls2{busy}"))
         assert answer.launch is not None and answer.plan is not None
         assert answer.launch.cards == cards
