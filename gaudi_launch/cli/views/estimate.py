@@ -103,7 +103,7 @@ def _latency_json(made: Outcome, latency: Latency) -> dict[str, Any]:
 
 
 def _warmup_json(estimate: Estimate) -> dict[str, float]:
-    return {"low": estimate.low_seconds, "high": estimate.high_seconds}
+    return {"low": round(estimate.low_seconds, 1), "high": round(estimate.high_seconds, 1)}
 
 
 def _per_user(made: Outcome) -> Band:

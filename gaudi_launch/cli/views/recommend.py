@@ -162,7 +162,10 @@ def _trial_json(trial: Trial) -> dict[str, Any]:
     }
     if trial.plan is not None and trial.plan.estimate is not None:
         estimate = trial.plan.estimate
-        found["warmup_seconds"] = {"low": estimate.low_seconds, "high": estimate.high_seconds}
+        found["warmup_seconds"] = {
+            "low": round(estimate.low_seconds, 1),
+            "high": round(estimate.high_seconds, 1),
+        }
     if served is not None:
         found["objective"] = _rounded(trial.score)
         found["served"] = _served_json(served)
