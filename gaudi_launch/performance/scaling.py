@@ -134,8 +134,8 @@ def _lines(setup: Setup, shape: Shape, basis: str) -> StepTime:
     one = float(made.decode(few, 0).total)
     sequence = (float(made.decode(many, 0).total) - one) / (many - few)
     block = float(made.decode(1, _BLOCK).total - made.decode(1, 0).total)
-    # block lists of the plugin; a processor has none
-    is_masked = setup.engine == "v1" and setup.generation != "cpu"
+    # block lists of the plugin, which computes one prompt at a time
+    is_masked = setup.engine == "v1" and not setup.prompt_tokens
     bend: tuple[float, ...] = ()
     if 0 < amounts.share < 1 and shape.experts:
         bend = _bend(made, one - sequence * few, sequence)
