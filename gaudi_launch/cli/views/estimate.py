@@ -57,7 +57,7 @@ def to_json(found: SpeedEstimate) -> dict[str, Any]:
         "sequences_at_once": round(made.inside, 2),
         "saturated": made.saturated,
         "graphs": mapped(lambda one: mapped(lambda each: each.graphs, one.buckets), plan),
-        "warmup_seconds": mapped(lambda one: mapped(_warmup_json, one.estimate), plan),
+        "warmup_seconds": mapped(lambda one: mapped(warmup_json, one.estimate), plan),
         "num_blocks": mapped(lambda one: one.num_blocks, plan),
         "evidence": {
             "kind": evidence.word,
@@ -102,7 +102,8 @@ def _latency_json(made: Outcome, latency: Latency) -> dict[str, Any]:
     return found
 
 
-def _warmup_json(estimate: Estimate) -> dict[str, float]:
+def warmup_json(estimate: Estimate) -> dict[str, float]:
+    """Return the seconds of a warm-up, from low to high."""
     return {"low": round(estimate.low_seconds, 1), "high": round(estimate.high_seconds, 1)}
 
 

@@ -6,6 +6,7 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gaudi_launch.cli.views.estimate import warmup_json
 from gaudi_launch.errors import ExitCode, LaunchError
 from gaudi_launch.messages import rendered
 from gaudi_launch.optional import mapped
@@ -161,11 +162,7 @@ def _trial_json(trial: Trial) -> dict[str, Any]:
         "served": None,
     }
     if trial.plan is not None and trial.plan.estimate is not None:
-        estimate = trial.plan.estimate
-        found["warmup_seconds"] = {
-            "low": round(estimate.low_seconds, 1),
-            "high": round(estimate.high_seconds, 1),
-        }
+        found["warmup_seconds"] = warmup_json(trial.plan.estimate)
     if served is not None:
         found["objective"] = _rounded(trial.score)
         found["served"] = _served_json(served)
