@@ -9,23 +9,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from gaudi_launch.version import VERSION
+from gaudi_launch.core.base.version import VERSION
 
 if TYPE_CHECKING:
-    from gaudi_launch.app.options import LaunchOptions
-    from gaudi_launch.app.report import Reporter
-    from gaudi_launch.app.service import Service
-    from gaudi_launch.errors import LaunchError
-    from gaudi_launch.planning.plan import Plan
+    from gaudi_launch.core.base.errors import LaunchError
+    from gaudi_launch.core.launch.options import LaunchOptions
+    from gaudi_launch.core.launch.report import Reporter
+    from gaudi_launch.core.launch.service import Service
+    from gaudi_launch.core.planning.plan import Plan
 
 __version__ = VERSION
 __all__ = ["LaunchError", "LaunchOptions", "Plan", "Service", "__version__", "plan", "serve"]
 
 _LAZY = {
-    "LaunchError": "gaudi_launch.errors",
-    "LaunchOptions": "gaudi_launch.app.options",
-    "Plan": "gaudi_launch.planning.plan",
-    "Service": "gaudi_launch.app.service",
+    "LaunchError": "gaudi_launch.core.base.errors",
+    "LaunchOptions": "gaudi_launch.core.launch.options",
+    "Plan": "gaudi_launch.core.planning.plan",
+    "Service": "gaudi_launch.core.launch.service",
 }
 
 
@@ -45,7 +45,7 @@ def plan(options: LaunchOptions) -> Plan:
     >>> [(found.value, found.source) for found in parallel]
     [('4', 'flag')]
     """
-    from gaudi_launch.app import prepare
+    from gaudi_launch.core.launch import prepare
 
     return prepare.plan(options)[0]
 
@@ -72,8 +72,8 @@ def serve(
     ...     print(error.id, int(error.exit_code))
     plan.number 2
     """
-    from gaudi_launch.app.serve import ServeMode
-    from gaudi_launch.app.service import launch
+    from gaudi_launch.core.launch.serve import ServeMode
+    from gaudi_launch.core.launch.service import launch
 
     how = ServeMode(
         name=name, no_doctor=not check_machine, quiet=True, restart=restart, detach=True

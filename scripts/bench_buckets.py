@@ -4,7 +4,7 @@
 
 Trains on the first part of each trace (default 60 %) and scores the rest, with one prompt a prefill
 step (P=1) and with as many as there may be sequences (P=B). Step times are the assumed model of
-gaudi_launch/performance/step_time.py.
+gaudi_launch/core/predict/step_time.py.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from gaudi_launch.buckets.bucket_list import Buckets
-from gaudi_launch.buckets.coverage import uncovered
-from gaudi_launch.buckets.engine_buckets import engine_buckets
-from gaudi_launch.buckets.families import CONTEXT_LADDER, EVERY_CONTEXT, PLAIN_GRID
-from gaudi_launch.buckets.optimiser.bucket_planner import BucketGoal, plan
-from gaudi_launch.buckets.optimiser.padding_cost import score
-from gaudi_launch.buckets.past_requests import RequestLengths, read_workload
-from gaudi_launch.buckets.strategies import arguments_of, script_ranges
-from gaudi_launch.performance.limits import EngineLimits
-from gaudi_launch.performance.simulator import Shapes, simulate
-from gaudi_launch.performance.step_time import EIGHT_CARDS_32B, ONE_CARD_8B, StepTime
+from gaudi_launch.core.buckets.bucket_list import Buckets
+from gaudi_launch.core.buckets.coverage import uncovered
+from gaudi_launch.core.buckets.engine_buckets import engine_buckets
+from gaudi_launch.core.buckets.families import CONTEXT_LADDER, EVERY_CONTEXT, PLAIN_GRID
+from gaudi_launch.core.buckets.optimiser.bucket_planner import BucketGoal, plan
+from gaudi_launch.core.buckets.optimiser.padding_cost import score
+from gaudi_launch.core.buckets.past_requests import RequestLengths, read_workload
+from gaudi_launch.core.buckets.strategies import arguments_of, script_ranges
+from gaudi_launch.core.predict.limits import EngineLimits
+from gaudi_launch.core.predict.simulator import Shapes, simulate
+from gaudi_launch.core.predict.step_time import EIGHT_CARDS_32B, ONE_CARD_8B, StepTime
 
 _AZURE = EngineLimits(128, 1, 16384, 16384, 3600, 4, 14336, 4, 2048)
 _ARXIV = EngineLimits(64, 1, 8192, 8192, 3600, 4, 4096, 4, 4096)

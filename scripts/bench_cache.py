@@ -14,9 +14,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from gaudi_launch.buckets.bucket_list import Buckets
-from gaudi_launch.recipe_cache import cache_root
-from gaudi_launch.recipe_cache.key import KeyParts
+from gaudi_launch.core.buckets.bucket_list import Buckets
+from gaudi_launch.core.recipes import cache_root
+from gaudi_launch.core.recipes.key import KeyParts
 
 KEYS = 20
 

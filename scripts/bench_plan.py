@@ -20,7 +20,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from gaudi_launch.host.simulated import make
+from gaudi_launch.core.host.simulated import make
 
 BARE = "import typer\napp = typer.Typer()\n@app.command()\ndef go() -> None: print('{}')\napp()\n"
 

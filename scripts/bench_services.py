@@ -20,13 +20,13 @@ from pathlib import Path
 
 import psutil
 
-from gaudi_launch.planning.plan import Command
-from gaudi_launch.services.process import detach
-from gaudi_launch.services.process.supervise import LIMITS
-from gaudi_launch.services.state import registry
-from gaudi_launch.services.state.job import ServiceJob
-from gaudi_launch.services.state.orphans import orphans
-from gaudi_launch.services.stop import stop
+from gaudi_launch.core.planning.plan import Command
+from gaudi_launch.core.services.process import detach
+from gaudi_launch.core.services.process.supervise import LIMITS
+from gaudi_launch.core.services.state import registry
+from gaudi_launch.core.services.state.job import ServiceJob
+from gaudi_launch.core.services.state.orphans import orphans
+from gaudi_launch.core.services.stop import stop
 
 ENGINE = Path(__file__).parents[1] / "tests" / "services" / "trivial_engine.py"
 

@@ -8,7 +8,7 @@
 
 ``read`` writes ``profiles/engines/support/ENGINE-VERSION.json``, ``index`` joins all of them into
 ``index.json``. ``cpu`` writes the lists of the CPU engine's vLLM. The reading is that of
-`gaudi_launch.engines.facts`, as for an installed engine.
+`gaudi_launch.core.engines.facts`, as for an installed engine.
 ``--upstream`` is a checkout of vLLM or an unpacked wheel, ``--python`` an interpreter with torch
 and the packages that vLLM imports, so that its parser is executed.
 """
@@ -22,10 +22,10 @@ import re
 from pathlib import Path
 from typing import Any
 
-from gaudi_launch.engines.facts.reading import ReleaseSource, read, render, row_of
-from gaudi_launch.engines.facts.registry import REGISTRY, installed_lists
-from gaudi_launch.engines.facts.source import FactsError
-from gaudi_launch.engines.vllm_cpu.engine import PLATFORM, VERSION
+from gaudi_launch.core.engines.facts.reading import ReleaseSource, read, render, row_of
+from gaudi_launch.core.engines.facts.registry import REGISTRY, installed_lists
+from gaudi_launch.core.engines.facts.source import FactsError
+from gaudi_launch.core.engines.vllm_cpu.engine import PLATFORM, VERSION
 
 SUPPORT = Path(__file__).resolve().parent.parent / "profiles" / "engines" / "support"
 CPU = SUPPORT.parent / "cpu.json"

@@ -14,8 +14,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from gaudi_launch import paths
-from gaudi_launch.engines.support import releases
+from gaudi_launch.core.base import paths
+from gaudi_launch.core.engines.support import releases
 
 RUNNER = "vllm_gaudi/v1/worker/hpu_model_runner.py"
 SPECULATIVE = "vllm/config/speculative.py"

@@ -19,11 +19,11 @@ from pathlib import Path
 
 import numpy as np
 
-from gaudi_launch.performance import constants as store
-from gaudi_launch.performance import fitting, published
-from gaudi_launch.performance.constants import Constant
-from gaudi_launch.performance.evidence import cards_class
-from gaudi_launch.performance.published import Figure, Kind
+from gaudi_launch.core.predict import constants as store
+from gaudi_launch.core.predict import fitting, published
+from gaudi_launch.core.predict.constants import Constant
+from gaudi_launch.core.predict.evidence import cards_class
+from gaudi_launch.core.predict.published import Figure, Kind
 
 # fraction of the left-out figures that is outside the band on each side
 TAIL = 0.06

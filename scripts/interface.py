@@ -151,8 +151,8 @@ def main() -> None:
 
 def collect() -> dict[str, Document]:
     """Return the interface of this tree by the name of its file."""
-    from gaudi_launch.errors import ExitCode
-    from gaudi_launch.messages import catalogue
+    from gaudi_launch.core.base.errors import ExitCode
+    from gaudi_launch.core.base.messages import catalogue
 
     return {
         "commands": commands(),

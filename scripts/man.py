@@ -13,9 +13,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from gaudi_launch.cli.help import HelpPage
-from gaudi_launch.errors import ExitCode
-from gaudi_launch.messages import set_language
-from gaudi_launch.version import VERSION
+from gaudi_launch.core.base.errors import ExitCode
+from gaudi_launch.core.base.messages import set_language
+from gaudi_launch.core.base.version import VERSION
 
 TOP = Path(__file__).resolve().parents[1]
 PROGRAM = "gaudi-launch"

@@ -14,8 +14,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from gaudi_launch.engines.facts.reading import add_options, render
-from gaudi_launch.engines.version_facts import plain_option
+from gaudi_launch.core.engines.facts.reading import add_options, render
+from gaudi_launch.core.engines.version_facts import plain_option
 
 TOP = Path(__file__).resolve().parents[1]
 ASK = TOP / "gaudi_launch" / "engines" / "runtime" / "ask_options.py"

@@ -3,7 +3,7 @@
     python scripts/reference.py           writes the pages in both languages
     python scripts/reference.py FOLDER    writes them to another folder
 
-Commands come from the program's help, exit codes from `gaudi_launch.errors`, JSON keys from the
+Commands come from the program's help, exit codes from `gaudi_launch.core.base.errors`, JSON keys from the
 outputs of scripts/interface.py, causes from profiles/signatures.yaml. What code cannot say (the
 meaning of a variable, a key or a file, the example of an option) is in scripts/reference/*.yaml.
 tests/test_reference.py, tests/test_option_reference.py and tests/test_interface.py fail for a page
@@ -55,7 +55,7 @@ def main() -> None:
 
 def generated() -> dict[str, str]:
     """Return the generated pages by file name, except for the JSON keys."""
-    from gaudi_launch.messages import set_language
+    from gaudi_launch.core.base.messages import set_language
 
     made: dict[str, str] = {}
     for language in LANGUAGES:
@@ -407,7 +407,7 @@ def _value(language: str, value: str) -> str:
 
 
 def _exit_codes(language: str) -> Iterator[str]:
-    from gaudi_launch.errors import ExitCode
+    from gaudi_launch.core.base.errors import ExitCode
 
     rows = []
     for code in ExitCode:
@@ -454,8 +454,8 @@ def _file_example(path: str) -> str:
 
 
 def _causes(language: str) -> Iterator[str]:
-    from gaudi_launch.messages import text
-    from gaudi_launch.services.diagnosis.signatures import signatures
+    from gaudi_launch.core.base.messages import text
+    from gaudi_launch.core.services.diagnosis.signatures import signatures
 
     rows = []
     for each in signatures():

@@ -6,7 +6,7 @@ cd "$(dirname "$0")/.."
 folder=${1:-dist}
 python=${PYTHON:-python3}
 
-version=$(sed -n 's/^VERSION = "\(.*\)"$/\1/p' gaudi_launch/version.py)
+version=$(sed -n 's/^VERSION = "\(.*\)"$/\1/p' gaudi_launch/core/base/version.py)
 tag=$(git describe --exact-match --tags 2>/dev/null || true)
 if [ -n "$tag" ] && [ "$tag" != "v$version" ]; then
     echo "release: the tag is $tag, but the version is $version"

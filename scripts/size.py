@@ -116,7 +116,7 @@ def sums(top: Path = TOP) -> dict[str, int]:
     """
     import interface
 
-    from gaudi_launch.messages import catalogue
+    from gaudi_launch.core.base.messages import catalogue
 
     package = top / "gaudi_launch"
     described = (top / "pyproject.toml").read_text(encoding="utf-8")

@@ -19,7 +19,7 @@ import psutil
 import pytest
 from hypothesis import HealthCheck, settings
 
-from gaudi_launch import messages
+from gaudi_launch.core.base import messages
 from tests.support import durations
 from tests.support.every_case import EVERY_CASE
 from tests.support.turns import alone

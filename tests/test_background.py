@@ -8,20 +8,20 @@ import threading
 
 import pytest
 
-from gaudi_launch.background import Loop, in_background
+from gaudi_launch.core.base.background import Loop, in_background
 from tests.support.places import TOP
 from tests.support.waiting import until
 
 PACKAGE = TOP / "gaudi_launch"
 # threads that are not background work, and why
 _OTHERS = {
-    "background.py": "the one place",
-    "http_client.py": "its caller waits and raises what the thread raised",
-    "recipe_cache/attach.py": "not a daemon: the ledger is written to its end",
-    "gateway/runtime/gateway_process.py": "runs without the package",
-    "engines/ray_serve/runtime/gaudi_ray_engine.py": "runs without the package",
-    "engines/ray_serve/runtime/gaudi_ray_generate.py": "runs without the package",
-    "cluster/agent.py": "runs without the package",
+    "core/base/background.py": "the one place",
+    "core/base/http_client.py": "its caller waits and raises what the thread raised",
+    "core/recipes/attach.py": "not a daemon: the ledger is written to its end",
+    "extensions/stack/gateway/runtime/gateway_process.py": "runs without the package",
+    "extensions/ray/runtime/gaudi_ray_engine.py": "runs without the package",
+    "extensions/ray/runtime/gaudi_ray_generate.py": "runs without the package",
+    "core/hosts/agent.py": "runs without the package",
 }
 
 

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_launch import debug_log, interrupt, locks
 from gaudi_launch.cli.main import run
+from gaudi_launch.core.base import debug_log, interrupt, locks
 
 _log = logging.getLogger("gaudi_launch.tests")
 
@@ -30,7 +30,7 @@ def test_a_child_is_logged_with_its_arguments_and_its_outcome(log: Path) -> None
         interrupt.run([sys.executable, "-c", "raise SystemExit(3)"])
     first, second = log.read_text().splitlines()
     assert first.endswith(
-        f"gaudi_launch.interrupt: run {[sys.executable, '-c', 'raise SystemExit(3)']!r}"
+        f"gaudi_launch.core.base.interrupt: run {[sys.executable, '-c', 'raise SystemExit(3)']!r}"
     )
     name = re.escape(Path(sys.executable).name)
     assert re.search(
@@ -175,10 +175,10 @@ def test_a_full_disk_is_no_error(
 def test_debug_shows_it_on_stderr(log: Path, capfd: pytest.CaptureFixture[str]) -> None:
     arguments = ["engines", "--python", sys.executable]
     run(arguments)
-    assert "gaudi_launch.interrupt" not in capfd.readouterr().err
+    assert "gaudi_launch.core.base.interrupt" not in capfd.readouterr().err
     run([*arguments, "--debug"])
-    assert f"gaudi_launch.interrupt: run ['{sys.executable}'" in capfd.readouterr().err
-    assert log.read_text().count(f"gaudi_launch.interrupt: run ['{sys.executable}'") == 2
+    assert f"gaudi_launch.core.base.interrupt: run ['{sys.executable}'" in capfd.readouterr().err
+    assert log.read_text().count(f"gaudi_launch.core.base.interrupt: run ['{sys.executable}'") == 2
 
 
 def test_a_run_leaves_no_handler() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from gaudi_launch import paths
+from gaudi_launch.core.base import paths
 
 SCRIPT = Path(__file__).parent.parent / "scripts" / "engine_facts.py"
 SHIPPED = paths.profiles_dir() / "engines" / "support"

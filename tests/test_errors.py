@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.messages import set_language
+from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.core.base.messages import set_language
 
 pytestmark = pytest.mark.usefixtures("plain_english")
 

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 import pytest
 import requests
 
-from gaudi_launch import http_client
+from gaudi_launch.core.base import http_client
 
 _OK = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n"
 Answer = Callable[[socket.socket], None]

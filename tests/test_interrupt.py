@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_launch import interrupt
+from gaudi_launch.core.base import interrupt
 from tests.support.processes import is_alive
 from tests.support.waiting import GENEROUS, until
 

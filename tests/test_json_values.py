@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gaudi_launch.json_values import array, mapping
+from gaudi_launch.core.base.json_values import array, mapping
 
 
 def test_an_object_and_an_array_are_returned_as_they_are() -> None:

@@ -46,12 +46,12 @@ def test_a_use_case_imports_no_command_and_prints_nothing(path: Path) -> None:
 # programs of their own: their stdout is a log, or the answer to the process that started them
 OWN_PROGRAMS = (
     "engines/**/runtime/*.py",
-    "engines/vllm_cpu/inside_image.py",
+    "core/engines/vllm_cpu/inside_image.py",
     "gateway/runtime/*.py",
     "kubernetes/pods/*.py",
-    "models/hub/child.py",
-    "services/process/detach.py",
-    "host/stub_hl_smi.py",
+    "core/models/hub/child.py",
+    "core/services/process/detach.py",
+    "core/host/stub_hl_smi.py",
 )
 
 
@@ -84,7 +84,7 @@ def test_importing_the_package_loads_nothing_else() -> None:
         "import sys, gaudi_launch; print([m for m in sys.modules if m.startswith('gaudi_launch.')])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "['gaudi_launch.version']\n"
+    assert done.stdout == "['gaudi_launch.core.base.version']\n"
 
 
 def test_the_api_is_typed_and_has_what_it_names() -> None:

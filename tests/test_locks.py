@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_launch import locks
+from gaudi_launch.core.base import locks
 
 _HOLDER = """
 import os, sys, time

@@ -13,16 +13,17 @@ from typing import get_args
 
 import pytest
 
-from gaudi_launch import messages
-from gaudi_launch.bench import check_rows, compare
 from gaudi_launch.cli.views.memory_bar import PARTS
-from gaudi_launch.cluster.differences import Level
-from gaudi_launch.doctor.runner import CHECKS
-from gaudi_launch.engines.registry import find, names
-from gaudi_launch.models.fp8.quant_config import Origin
-from gaudi_launch.performance.published import Kind
-from gaudi_launch.planning.plan import Source
-from gaudi_launch.planning.support_answer import SupportStatus
+from gaudi_launch.core.base import messages
+from gaudi_launch.core.doctor.runner import CHECKS
+from gaudi_launch.core.engines.registry import find, names
+from gaudi_launch.core.hosts.differences import Level
+from gaudi_launch.core.models.fp8.quant_config import Origin
+from gaudi_launch.core.planning.plan import Source
+from gaudi_launch.core.planning.support_answer import SupportStatus
+from gaudi_launch.core.predict.published import Kind
+from gaudi_launch.extensions.bench import compare
+from gaudi_launch.extensions.bench.check import rows as check_rows
 
 PACKAGE = Path(messages.__file__).parent
 AREAS = sorted(path.name for path in (PACKAGE / "locale/en").glob("*.json"))

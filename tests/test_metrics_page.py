@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gaudi_launch.metrics_page import samples
+from gaudi_launch.core.base.metrics_page import samples
 
 
 def read(page: str) -> list[tuple[str, dict[str, str], float]]:

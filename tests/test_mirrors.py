@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from gaudi_launch import mirrors
-from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.messages import message
-from gaudi_launch.mirrors import NONE, Mirrors, exported_proxies, has_secret, read
+from gaudi_launch.core.base import mirrors
+from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.core.base.messages import message
+from gaudi_launch.core.base.mirrors import NONE, Mirrors, exported_proxies, has_secret, read
 
 
 @pytest.fixture(autouse=True)

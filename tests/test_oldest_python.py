@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 TOP = Path(__file__).parents[1]
-_MODULES = "gaudi_launch.debug_log, gaudi_launch.engines.vllm_cpu.inside_image"
+_MODULES = "gaudi_launch.core.base.debug_log, gaudi_launch.core.engines.vllm_cpu.inside_image"
 
 
 def oldest() -> str | None:

@@ -10,24 +10,26 @@ from typing import Any
 
 import pytest
 
-from gaudi_launch.app import calibrate, recommend, tune
-from gaudi_launch.app.fields import option_of
-from gaudi_launch.app.kubernetes_options import KubernetesOptions, to_cluster
-from gaudi_launch.app.options import LaunchOptions, read_request
-from gaudi_launch.app.traffic_options import TrafficOptions, demand_of, targets_of
 from gaudi_launch.cli import help
-from gaudi_launch.cluster.parts import RAY_PORT
-from gaudi_launch.doctor.findings import SERVER_PAGES
-from gaudi_launch.engines.registry import find
-from gaudi_launch.engines.vllm_cpu.image import BASE
-from gaudi_launch.host.simulated import make
-from gaudi_launch.kubernetes.objects.needs import HUGEPAGES_MIB
-from gaudi_launch.kubernetes.objects.webui_objects import IMAGE as WEBUI_IMAGE
-from gaudi_launch.models.model import Model
-from gaudi_launch.planning import parse
-from gaudi_launch.planning.request import Request
-from gaudi_launch.recipe_cache.size_limits import parse_age, parse_size
-from gaudi_launch.services.process.supervise import LIMITS
+from gaudi_launch.core.base.fields import option_of
+from gaudi_launch.core.doctor.findings import SERVER_PAGES
+from gaudi_launch.core.engines.registry import find
+from gaudi_launch.core.engines.vllm_cpu.image import BASE
+from gaudi_launch.core.host.simulated import make
+from gaudi_launch.core.hosts.parts import RAY_PORT
+from gaudi_launch.core.launch.options import LaunchOptions, read_request
+from gaudi_launch.core.launch.traffic_options import TrafficOptions, demand_of, targets_of
+from gaudi_launch.core.models.model import Model
+from gaudi_launch.core.planning import parse
+from gaudi_launch.core.planning.request import Request
+from gaudi_launch.core.recipes.size_limits import parse_age, parse_size
+from gaudi_launch.core.services.process.supervise import LIMITS
+from gaudi_launch.extensions.bench.tune import case as tune
+from gaudi_launch.extensions.fp8 import case as calibrate
+from gaudi_launch.extensions.kubernetes.objects.needs import HUGEPAGES_MIB
+from gaudi_launch.extensions.kubernetes.objects.webui_objects import IMAGE as WEBUI_IMAGE
+from gaudi_launch.extensions.kubernetes.options import KubernetesOptions, to_cluster
+from gaudi_launch.extensions.recommend import case as recommend
 from tests.support.help_texts import FoundCommand, all_commands
 from tests.support.scripts import script
 

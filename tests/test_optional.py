@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from gaudi_launch.messages import message, rendered, text
-from gaudi_launch.optional import mapped
+from gaudi_launch.core.base.messages import message, rendered, text
+from gaudi_launch.core.base.optional import mapped
 
 
 def test_a_missing_value_stays_missing_and_a_false_one_is_a_value() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_launch import paths
+from gaudi_launch.core.base import paths
 
 FOLDERS = {
     "STATE": (paths.state_dir, ".local/state"),
@@ -54,7 +54,7 @@ def test_shipped_folders_are_in_the_package_of_a_wheel_or_beside_it(
 ) -> None:
     package = tmp_path / "gaudi_launch"
     package.mkdir()
-    monkeypatch.setattr(paths, "__file__", str(package / "paths.py"))
+    monkeypatch.setattr(paths, "__file__", str(package / "core/base/paths.py"))
     assert (paths.docs_dir(), paths.profiles_dir()) == (tmp_path / "docs", tmp_path / "profiles")
     for name in ("_docs", "_profiles"):
         (package / name).mkdir()

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_launch import plotting
-from gaudi_launch.errors import ExitCode
-from gaudi_launch.messages import set_language
+from gaudi_launch.core.base import plotting
+from gaudi_launch.core.base.errors import ExitCode
+from gaudi_launch.core.base.messages import set_language
 from tests.support.plots import needs_matplotlib, size_of, texts
 from tests.support.refusals import failing
 

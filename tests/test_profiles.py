@@ -12,20 +12,20 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gaudi_launch import profiles
-from gaudi_launch.app.fit import ServedLengths, request_for
-from gaudi_launch.engines import registry
-from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.host.accelerators import accelerators
-from gaudi_launch.messages import message
-from gaudi_launch.models.card_memory import divide_card
-from gaudi_launch.models.config import model_from_config
-from gaudi_launch.models.fp8.measurements import Published
-from gaudi_launch.models.model import Model
-from gaudi_launch.models.sizing import divides, kv_bytes_per_token
-from gaudi_launch.planning.fit import divided
-from gaudi_launch.planning.memory import type_on_card
-from gaudi_launch.profiles_check import problems, schema
+from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.core.base.messages import message
+from gaudi_launch.core.base.profiles_check import problems, schema
+from gaudi_launch.core.engines import registry
+from gaudi_launch.core.host.accelerators import accelerators
+from gaudi_launch.core.launch.fit import ServedLengths, request_for
+from gaudi_launch.core.models.card_memory import divide_card
+from gaudi_launch.core.models.config import model_from_config
+from gaudi_launch.core.models.fp8.measurements import Published
+from gaudi_launch.core.models.model import Model
+from gaudi_launch.core.models.sizing import divides, kv_bytes_per_token
+from gaudi_launch.core.planning import profiles
+from gaudi_launch.core.planning.fit import divided
+from gaudi_launch.core.planning.memory import type_on_card
 from tests.support.refusals import failing
 
 SHIPPED = sorted(profiles.shipped_dir().glob("*.yaml"))

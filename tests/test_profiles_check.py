@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from gaudi_launch import json_schema, profiles_check
-from gaudi_launch.json_schema import Problem
-from gaudi_launch.messages import Message, message
-from gaudi_launch.profiles_check import problems, schema, sentence
+from gaudi_launch.core.base import json_schema, profiles_check
+from gaudi_launch.core.base.json_schema import Problem
+from gaudi_launch.core.base.messages import Message, message
+from gaudi_launch.core.base.profiles_check import problems, schema, sentence
 
 SCHEMA: Mapping[str, Any] = {
     "type": "object",

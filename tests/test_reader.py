@@ -15,9 +15,16 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.plain_json import plain_json
-from gaudi_launch.reader import BadDocument, line_of, parse_json, parse_yaml, read_text, standalone
+from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.core.base.plain_json import plain_json
+from gaudi_launch.core.base.reader import (
+    BadDocument,
+    line_of,
+    parse_json,
+    parse_yaml,
+    read_text,
+    standalone,
+)
 from tests.support.places import TOP
 from tests.support.waiting import GENEROUS
 
@@ -176,42 +183,42 @@ _SINGLE = {
     *("numpy.load", "numpy.loadtxt", "numpy.genfromtxt", "torch.load", "pandas.read_json"),
     *("importlib.import_module", "sys.modules", "runpy.run_path"),
 }
-# where something else than reader.py reads, and why that is safe
+# where something else than core/base/reader.py reads, and why that is safe
 _EXCEPTIONS = {
-    "reader.py json.loads yaml.SafeLoader yaml.load yaml.parse yaml": "the one place",
-    "plain_json.py json.loads": "the short reader",
-    "engines/ray_serve/runtime/gaudi_ray_slots.py json.loads": "its copy for Ray",
-    "messages.py json.loads": "shipped with the program; reader.py needs it",
+    "core/base/reader.py json.loads yaml.SafeLoader yaml.load yaml.parse yaml": "the one place",
+    "core/base/plain_json.py json.loads": "the short reader",
+    "extensions/ray/runtime/gaudi_ray_slots.py json.loads": "its copy for Ray",
+    "core/base/messages.py json.loads": "shipped with the program; core/base/reader.py needs it",
     "cli/translated.py json.loads": "shipped with the program",
-    "services/state/state_fields.py json.loads": (
+    "core/services/state/state_fields.py json.loads": (
         "a damaged record must still be read: it drops what is bad"
     ),
-    "render/yaml_text.py yaml": "the faster writer, where there is one",
-    "offline/pack_manifest.py json.loads": "what it wrote itself in the same expression",
-    "app/prepare.py json.loads": "a key that this process has quoted",
-    "engines/runtime/ask_packages.py json.loads": "in the engine's interpreter, any error answers",
-    "engines/runtime/ask_versions.py json.load": "the question of its launcher",
-    "engines/runtime/ask_buckets.py importlib.import_module json.load json.loads sys.modules "
+    "core/render/yaml_text.py yaml": "the faster writer, where there is one",
+    "extensions/offline/pack_manifest.py json.loads": "what it wrote itself in the same expression",
+    "core/launch/prepare.py json.loads": "a key that this process has quoted",
+    "core/engines/runtime/ask_packages.py json.loads": "in the engine's interpreter, any error answers",
+    "core/engines/runtime/ask_versions.py json.load": "the question of its launcher",
+    "core/engines/runtime/ask_buckets.py importlib.import_module json.load json.loads sys.modules "
     "sys.modules.setdefault": ("the question of its launcher"),
-    "engines/vllm_cpu/runtime/make_demo.py json.loads": "what the tokenizer wrote just before",
-    "engines/vllm_cpu/inside_image.py json.loads": "the settings of its launcher",
-    "engines/simulated/runtime/gaudi_simulated_executor.py json.loads": "those of its launcher",
-    "engines/simulated/runtime/gaudi_simulated_faults.py json.loads": "what its launcher keeps",
-    "host/stub_hl_smi.py json.loads": "the settings of its launcher",
-    "models/hub/child.py json.loads": "the question of its launcher",
-    "gateway/running.py csv.DictReader": "HAProxy's own page",
-    "performance/constants.py csv.DictReader": "shipped with the program",
-    "performance/experts.py csv.DictReader": "shipped with the program",
-    "performance/published.py csv.DictReader": "shipped with the program",
-    "buckets/past_requests.py csv.DictReader": "a trace has no levels; each error is caught",
-    "engines/install/pip_settings.py configparser.RawConfigParser": "pip's form; errors are caught",
-    "buckets/file_format.py ast.literal_eval": "the engine's form; depth and count are limited",
-    "engines/version_facts.py ast.literal_eval": "shipped with the program",
-    "cluster/agent.py builtins.exec sys.modules": "the program that its launcher sends",
+    "core/engines/vllm_cpu/runtime/make_demo.py json.loads": "what the tokenizer wrote just before",
+    "core/engines/vllm_cpu/inside_image.py json.loads": "the settings of its launcher",
+    "extensions/simulated/runtime/gaudi_simulated_executor.py json.loads": "those of its launcher",
+    "extensions/simulated/runtime/gaudi_simulated_faults.py json.loads": "what its launcher keeps",
+    "core/host/stub_hl_smi.py json.loads": "the settings of its launcher",
+    "core/models/hub/child.py json.loads": "the question of its launcher",
+    "extensions/stack/gateway/running.py csv.DictReader": "HAProxy's own page",
+    "core/predict/constants.py csv.DictReader": "shipped with the program",
+    "core/predict/experts.py csv.DictReader": "shipped with the program",
+    "core/predict/published.py csv.DictReader": "shipped with the program",
+    "core/buckets/past_requests.py csv.DictReader": "a trace has no levels; each error is caught",
+    "core/engines/install/pip_settings.py configparser.RawConfigParser": "pip's form; errors are caught",
+    "core/buckets/file_format.py ast.literal_eval": "the engine's form; depth and count are limited",
+    "core/engines/version_facts.py ast.literal_eval": "shipped with the program",
+    "core/hosts/agent.py builtins.exec sys.modules": "the program that its launcher sends",
     "__init__.py importlib.import_module": "tables of names",
     "cli/main.py importlib.import_module": "tables of names",
-    "engines/registry.py importlib.import_module": "tables of names",
-    "engines/runtime/ask_options.py importlib.import_module": "the engine's parser",
+    "core/engines/registry.py importlib.import_module": "tables of names",
+    "core/engines/runtime/ask_options.py importlib.import_module": "the engine's parser",
 }
 _BUILTINS = ("eval", "exec", "__import__")
 
@@ -317,12 +324,13 @@ def short_reader(path: str) -> str:
 
 
 def test_the_short_readers_are_equal() -> None:
-    slots = "engines/ray_serve/runtime/gaudi_ray_slots.py"
-    assert short_reader("plain_json.py") == short_reader(slots)
+    slots = "extensions/ray/runtime/gaudi_ray_slots.py"
+    assert short_reader("core/base/plain_json.py") == short_reader(slots)
 
 
 @pytest.mark.parametrize(
-    "path", ["services/probe.py", "cluster/agent.py", "kubernetes/pods/chat_page.py"]
+    "path",
+    ["core/services/probe.py", "core/hosts/agent.py", "extensions/kubernetes/pods/chat_page.py"],
 )
 def test_a_program_that_is_sent_needs_no_package(path: str) -> None:
     tree = ast.parse(standalone(PACKAGE / path))

@@ -20,8 +20,8 @@ from markdown_it import MarkdownIt
 
 from gaudi_launch.cli.examples import examples
 from gaudi_launch.cli.main import run
-from gaudi_launch.host.simulated import write_tree
-from gaudi_launch.locks import try_ofd
+from gaudi_launch.core.base.locks import try_ofd
+from gaudi_launch.core.host.simulated import write_tree
 from tests.support.help_texts import all_commands
 from tests.support.processes import TRIVIAL, write_engine_python
 from tests.support.serve import write_model

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from gaudi_launch.redact import (
+from gaudi_launch.core.base.redact import (
     LONGEST_WORD,
     REMOVED,
     is_secret_name,

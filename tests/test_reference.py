@@ -12,7 +12,7 @@ import pytest
 
 import gaudi_launch
 from gaudi_launch.cli.main import COMMANDS
-from gaudi_launch.errors import ExitCode
+from gaudi_launch.core.base.errors import ExitCode
 from tests.support.places import TOP
 from tests.support.scripts import script
 

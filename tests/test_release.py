@@ -8,7 +8,7 @@ import sys
 
 import yaml
 
-from gaudi_launch.version import VERSION
+from gaudi_launch.core.base.version import VERSION
 from tests.support.places import TOP
 
 PROJECT = (TOP / "pyproject.toml").read_text(encoding="utf-8")
@@ -16,7 +16,7 @@ PROJECT = (TOP / "pyproject.toml").read_text(encoding="utf-8")
 
 def test_the_version_is_in_one_place() -> None:
     assert 'dynamic = ["version"]' in PROJECT
-    assert '[tool.hatch.version]\npath = "gaudi_launch/version.py"' in PROJECT
+    assert '[tool.hatch.version]\npath = "gaudi_launch/core/base/version.py"' in PROJECT
     assert not re.search(r'(?m)^version = "', PROJECT)
     done = subprocess.run(
         [sys.executable, "-m", "gaudi_launch", "--version"],

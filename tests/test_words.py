@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from gaudi_launch.cli.translated import translations
-from gaudi_launch.messages import catalogue
+from gaudi_launch.core.base.messages import catalogue
 from tests.support.help_texts import english_texts
 from tests.support.prose import (
     HABITS,
@@ -44,7 +44,10 @@ EXCEPTIONS = {
     ("message diagnose.kv_too_small", "hold"): "the capacity of a cache",
 }
 # the texts that a check sends to a model, and the nouns of prompts
-PROMPTS = ("gaudi_launch/bench/check.py", "gaudi_launch/bench/server.py")
+PROMPTS = (
+    "gaudi_launch/extensions/bench/check/checks.py",
+    "gaudi_launch/extensions/bench/server.py",
+)
 
 
 def found_in(texts: Iterator[tuple[str, str]]) -> list[str]:

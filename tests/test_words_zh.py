@@ -12,7 +12,7 @@ import pytest
 
 from gaudi_launch.cli.main import COMMANDS
 from gaudi_launch.cli.translated import translations
-from gaudi_launch.messages import catalogue
+from gaudi_launch.core.base.messages import catalogue
 from tests.support.prose import written_by_hand
 
 TOP = Path(__file__).parents[1]

@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from gaudi_launch.reader import read_json
+from gaudi_launch.core.base.reader import read_json
 
 _VARIABLE = "_GAUDI_LAUNCH_COMPLETE"
 _KEPT = "_GAUDI_LAUNCH_KEPT"
@@ -56,9 +56,9 @@ def values_of(spellings: Sequence[str], metavar: str, module: str) -> Values | N
             return None
         values = [Completion(value) for value in metavar.split("|")]
         return lambda: values
-    if metavar == "NAME" and module.endswith(".profiles"):
+    if metavar == "NAME" and module.endswith(".profiles.command"):
         return profiles
-    if metavar in ("NAME", "[NAME]") and module.endswith(".kube"):
+    if metavar in ("NAME", "[NAME]") and module.endswith(".kube.command"):
         return None
     return _BY_ARGUMENT.get(metavar)
 
@@ -79,7 +79,7 @@ def _completed(values: Values, ctx: Any, incomplete: str) -> list[Completion]:
 def services() -> Iterable[Completion]:
     """Return the services of this user with their phase as it was written last."""
 
-    from gaudi_launch.services.state.store import services_dir
+    from gaudi_launch.core.services.state.store import services_dir
 
     found: list[Completion] = []
     for state in sorted(services_dir().glob("*/state.json")):
@@ -93,7 +93,7 @@ def services() -> Iterable[Completion]:
 
 def engines() -> Iterable[Completion]:
     """Return the names for --engine."""
-    from gaudi_launch.engines.registry import names
+    from gaudi_launch.core.engines.registry import names
 
     return [Completion(name) for name in names()]
 
@@ -105,14 +105,14 @@ def engines_to_set_up() -> Iterable[Completion]:
 
 def machines() -> Iterable[Completion]:
     """Return the simulated machines."""
-    from gaudi_launch.host.simulated import NAMES
+    from gaudi_launch.core.host.simulated import NAMES
 
     return [Completion(f"simulated:{name}") for name in NAMES]
 
 
 def accelerators() -> Iterable[Completion]:
     """Return the accelerators with a profile."""
-    from gaudi_launch.paths import profiles_dir
+    from gaudi_launch.core.base.paths import profiles_dir
 
     return [Completion(name) for name in _found(profiles_dir() / "accelerators.yaml", _ACCELERATOR)]
 
@@ -124,7 +124,7 @@ def profiles() -> Iterable[Completion]:
 
 def models() -> Iterable[Completion]:
     """Return the demo, downloaded models, and the hub IDs that profiles list."""
-    from gaudi_launch.paths import data_dir
+    from gaudi_launch.core.base.paths import data_dir
 
     known = {hub_id for path in _profile_files() for hub_id in _found(path, _HUB_ID)}
     downloads = data_dir() / "models"
@@ -136,21 +136,21 @@ def models() -> Iterable[Completion]:
 
 def languages() -> Iterable[Completion]:
     """Return the languages of messages."""
-    from gaudi_launch.messages import LANGUAGES
+    from gaudi_launch.core.base.messages import LANGUAGES
 
     return [Completion(language) for language in LANGUAGES]
 
 
 def topics() -> Iterable[Completion]:
     """Return the pages of the documentation."""
-    from gaudi_launch.app.docs import pages
+    from gaudi_launch.commands.help.docs.case import pages
 
     return [Completion(page.name, page.title) for page in pages()]
 
 
 def check_areas() -> Iterable[Completion]:
     """Return the areas of the doctor's checks."""
-    from gaudi_launch.doctor.runner import CHECKS
+    from gaudi_launch.core.doctor.runner import CHECKS
 
     return [Completion(area) for area in dict.fromkeys(check.area for check in CHECKS)]
 
@@ -161,7 +161,7 @@ def dtypes() -> Iterable[Completion]:
 
 
 def _profile_files() -> list[Path]:
-    from gaudi_launch.paths import config_dir, profiles_dir
+    from gaudi_launch.core.base.paths import config_dir, profiles_dir
 
     return [
         *(profiles_dir() / "models").glob("*.yaml"),

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import typer
 
-from gaudi_launch.errors import ExitCode
+from gaudi_launch.core.base.errors import ExitCode
 
 
 @contextmanager

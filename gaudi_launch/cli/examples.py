@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
-from gaudi_launch.reader import read_json
+from gaudi_launch.core.base.reader import read_json
 
 
 @cache

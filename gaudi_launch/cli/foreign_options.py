@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.messages import Message, message
+from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.core.base.messages import Message, message
 
 # vLLM's names (vllm-project/vllm:vllm/engine/arg_utils.py), TGI's
 # (huggingface/text-generation-inference: launcher/src/main.rs), and those of kubectl, docker,

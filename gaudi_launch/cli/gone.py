@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.core.base.errors import ExitCode, LaunchError
 
 # a command, a subcommand or a command with its option -> arguments of gaudi-launch today
 GONE: dict[str, str] = {

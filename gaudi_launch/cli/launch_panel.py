@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from gaudi_launch.cli.console import can_show, labelled
-from gaudi_launch.messages import text
+from gaudi_launch.core.base.messages import text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType
     from rich.text import Text
 
-    from gaudi_launch.services.log.follow import LaunchPhase, LaunchProgress
+    from gaudi_launch.core.services.log.follow import LaunchPhase, LaunchProgress
 
 _TURNS_PER_SECOND = 8
 _MARKS, _ASCII_MARKS = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏", "|/-\\"

@@ -20,53 +20,110 @@ from gaudi_launch.cli.command_app import HelpGroup
 from gaudi_launch.cli.gone import refuse_gone
 
 if TYPE_CHECKING:
-    from gaudi_launch.errors import LaunchError
+    from gaudi_launch.core.base.errors import LaunchError
 
 # system errors for a path that this user may not use, wherever it is used first
 _NO_WAY = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENAMETOOLONG, errno.ELOOP)
 # name -> (module, short help). `--help` reads this table only, so it stays fast.
 COMMANDS: dict[str, tuple[str, str]] = {
-    "serve": ("serve", "Select cards, plan, start the engine, warm up and serve a model."),
-    "ps": ("ps", "List services: phase, uptime, requests; -a adds stopped ones."),
-    "top": ("top", "Watch cards, services and hosts live: use, power, links, TTFT, KV."),
-    "status": ("status", "Show one service: plan, phases, memory, last error."),
+    "serve": ("commands.serve", "Select cards, plan, start the engine, warm up and serve a model."),
+    "ps": ("commands.services.ps", "List services: phase, uptime, requests; -a adds stopped ones."),
+    "top": (
+        "extensions.watch.top.command",
+        "Watch cards, services and hosts live: use, power, links, TTFT, KV.",
+    ),
+    "status": (
+        "commands.services.status.command",
+        "Show one service: plan, phases, memory, last error.",
+    ),
     "stack": (
-        "stack",
+        "extensions.stack.command",
         "Run several models behind one address, as one file describes them.",
     ),
-    "logs": ("logs", "Print a service's log; -f follows it."),
-    "stop": ("stop", "Stop services after draining; --orphans stops leftovers."),
-    "restart": ("restart", "Stop a service and start it again with the same settings."),
-    "wait": ("wait", "Wait until a service is ready."),
-    "why": ("why", "Explain a failed launch from its log."),
-    "check": ("check", "Test a server: models, chat, streaming, long prompt, speed."),
-    "chat": ("chat", "Chat with a server in the terminal."),
-    "webui": ("webui", "Serve a chat page for a server in the browser."),
-    "bench": ("bench", "Measure a server under load; compare runs, learn from them."),
-    "plan": ("plan", "Show every setting that serve would use, with its reason."),
-    "warmup": ("warmup", "Predict warm-up: graphs, time, coverage; plan better buckets."),
-    "estimate": ("estimate", "Predict TTFT, TPOT and tokens/s, with range and evidence."),
-    "recommend": ("recommend", "Find the best configuration of a model for a goal."),
-    "tune": ("tune", "Start and measure the best few plans; keep the fastest."),
-    "migrate": ("migrate", "Convert a start script's or an engine's command."),
-    "doctor": ("doctor", "Check BIOS, OS, driver and cards; --fix repairs what it can."),
-    "devices": ("devices", "Show cards, power and users; select cards, set power limits."),
-    "exporter": ("exporter", "Export services and cards as Prometheus metrics."),
-    "pull": ("pull", "Download a model from Hugging Face or ModelScope; resumable."),
-    "inspect": ("inspect", "Read a model folder: size, heads, experts, missing files."),
-    "fit": ("fit", "Compute the cards and the context that a model fits."),
-    "support": ("support", "Show which engine versions support a model."),
-    "fp8": ("fp8", "Convert an fp8 checkpoint for Gaudi2; calibrate a model."),
-    "render": ("render", "Write the plan as a script, container, unit or K8s objects."),
-    "kube": ("kube", "Show, log and delete Kubernetes deployments."),
-    "cluster": ("cluster", "Run one engine on several hosts: plan, up, status, down."),
-    "setup": ("setup", "Prepare an engine environment; 'setup cpu' needs no card."),
-    "offline": ("offline", "Pack an engine and a model for a host without a network."),
-    "engines": ("engines", "List engines: installed ones, features, unsupported options."),
-    "cache": ("cache", "List, verify, prune and copy caches of compiled graphs."),
-    "profiles": ("profiles", "List, show and check the shipped profiles and your own."),
-    "docs": ("docs", "Show a page of the documentation, without a network."),
-    "help": ("help", "List questions with the commands that answer them."),
+    "logs": ("commands.services.logs.command", "Print a service's log; -f follows it."),
+    "stop": (
+        "commands.services.stop.command",
+        "Stop services after draining; --orphans stops leftovers.",
+    ),
+    "restart": (
+        "commands.services.restart",
+        "Stop a service and start it again with the same settings.",
+    ),
+    "wait": ("commands.services.wait", "Wait until a service is ready."),
+    "why": ("commands.services.why.command", "Explain a failed launch from its log."),
+    "check": (
+        "extensions.bench.check.command",
+        "Test a server: models, chat, streaming, long prompt, speed.",
+    ),
+    "chat": ("extensions.bench.chat", "Chat with a server in the terminal."),
+    "webui": ("extensions.bench.webui", "Serve a chat page for a server in the browser."),
+    "bench": (
+        "extensions.bench.command",
+        "Measure a server under load; compare runs, learn from them.",
+    ),
+    "plan": ("commands.plan.command", "Show every setting that serve would use, with its reason."),
+    "warmup": (
+        "commands.warmup.command",
+        "Predict warm-up: graphs, time, coverage; plan better buckets.",
+    ),
+    "estimate": ("commands.estimate", "Predict TTFT, TPOT and tokens/s, with range and evidence."),
+    "recommend": (
+        "extensions.recommend.command",
+        "Find the best configuration of a model for a goal.",
+    ),
+    "tune": (
+        "extensions.bench.tune.command",
+        "Start and measure the best few plans; keep the fastest.",
+    ),
+    "migrate": ("extensions.migrate.command", "Convert a start script's or an engine's command."),
+    "doctor": (
+        "commands.doctor.command",
+        "Check BIOS, OS, driver and cards; --fix repairs what it can.",
+    ),
+    "devices": (
+        "commands.devices.command",
+        "Show cards, power and users; select cards, set power limits.",
+    ),
+    "exporter": (
+        "extensions.watch.exporter.command",
+        "Export services and cards as Prometheus metrics.",
+    ),
+    "pull": ("commands.pull", "Download a model from Hugging Face or ModelScope; resumable."),
+    "inspect": (
+        "commands.inspect.command",
+        "Read a model folder: size, heads, experts, missing files.",
+    ),
+    "fit": ("commands.inspect.fit.command", "Compute the cards and the context that a model fits."),
+    "support": ("commands.inspect.support.command", "Show which engine versions support a model."),
+    "fp8": ("extensions.fp8.command", "Convert an fp8 checkpoint for Gaudi2; calibrate a model."),
+    "render": (
+        "commands.render.command",
+        "Write the plan as a script, container, unit or K8s objects.",
+    ),
+    "kube": ("extensions.kubernetes.kube.command", "Show, log and delete Kubernetes deployments."),
+    "cluster": (
+        "extensions.cluster.command",
+        "Run one engine on several hosts: plan, up, status, down.",
+    ),
+    "setup": (
+        "commands.setup.command",
+        "Prepare an engine environment; 'setup cpu' needs no card.",
+    ),
+    "offline": (
+        "extensions.offline.command",
+        "Pack an engine and a model for a host without a network.",
+    ),
+    "engines": (
+        "commands.setup.engines.command",
+        "List engines: installed ones, features, unsupported options.",
+    ),
+    "cache": ("commands.cache.command", "List, verify, prune and copy caches of compiled graphs."),
+    "profiles": (
+        "commands.profiles.command",
+        "List, show and check the shipped profiles and your own.",
+    ),
+    "docs": ("commands.help.docs.command", "Show a page of the documentation, without a network."),
+    "help": ("commands.help.command", "List questions with the commands that answer them."),
 }
 # what a user wants -> commands, most used first
 GROUPS: dict[str, tuple[str, ...]] = {
@@ -83,7 +140,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
 
 
 def _load(name: str) -> Any:
-    module = importlib.import_module(f"gaudi_launch.cli.commands.{COMMANDS[name][0]}")
+    module = importlib.import_module(f"gaudi_launch.{COMMANDS[name][0]}")
     command = typer.main.get_command(module.app)
     command.name = name
     return command
@@ -143,7 +200,7 @@ app = typer.Typer(
 
 def _version(wanted: bool) -> None:
     if wanted:
-        from gaudi_launch.version import VERSION
+        from gaudi_launch.core.base.version import VERSION
 
         typer.echo(f"gaudi-launch {VERSION}")
         raise typer.Exit()
@@ -214,7 +271,7 @@ def main(argv: list[str] | None = None) -> None:
 
 def _prepare_streams(arguments: list[str]) -> None:
     from gaudi_launch.cli.streams import prepare_streams
-    from gaudi_launch.messages import language
+    from gaudi_launch.core.base.messages import language
 
     _, lang, _ = _take_global_options(arguments)
     prepare_streams(os.environ, english=(lang or language()) == "en")
@@ -222,7 +279,7 @@ def _prepare_streams(arguments: list[str]) -> None:
 
 def run(arguments: list[str]) -> int:
     """Run the program once; return the exit code."""
-    from gaudi_launch import debug_log
+    from gaudi_launch.core.base import debug_log
 
     arguments, lang, debug = _take_global_options(arguments)
     with debug_log.kept(debug=debug):
@@ -230,13 +287,13 @@ def run(arguments: list[str]) -> int:
 
 
 def _run(arguments: list[str], lang: str | None, debug: bool) -> int:
-    from gaudi_launch.app.steps import shown_by
     from gaudi_launch.cli.positional import options_end
     from gaudi_launch.cli.status_line import status_line
     from gaudi_launch.cli.streams import shows
-    from gaudi_launch.errors import ExitCode, LaunchError
-    from gaudi_launch.interrupt import redelivered
-    from gaudi_launch.messages import LANGUAGES, set_language
+    from gaudi_launch.core.base.errors import ExitCode, LaunchError
+    from gaudi_launch.core.base.interrupt import redelivered
+    from gaudi_launch.core.base.messages import LANGUAGES, set_language
+    from gaudi_launch.core.base.steps import shown_by
 
     as_json = "--json" in arguments[: options_end(arguments)]
     set_language(lang)
@@ -286,8 +343,8 @@ def _full(error: OSError) -> int:
 
     It is most likely that of our output, so the error goes to stderr only.
     """
-    from gaudi_launch.errors import ExitCode
-    from gaudi_launch.messages import text
+    from gaudi_launch.core.base.errors import ExitCode
+    from gaudi_launch.core.base.messages import text
 
     _drop_output()
     return _report(
@@ -300,8 +357,8 @@ def _no_way(error: OSError, as_json: bool) -> int:
 
     The user can name another.
     """
-    from gaudi_launch.errors import ExitCode
-    from gaudi_launch.messages import text
+    from gaudi_launch.core.base.errors import ExitCode
+    from gaudi_launch.core.base.messages import text
 
     if isinstance(error.filename, str | bytes):
         path = os.fsdecode(error.filename)
@@ -363,8 +420,8 @@ def _error(id: str, sentence: str, code: int) -> dict[str, Any]:
 
 
 def _interrupted(as_json: bool) -> int:
-    from gaudi_launch.errors import ExitCode
-    from gaudi_launch.messages import text
+    from gaudi_launch.core.base.errors import ExitCode
+    from gaudi_launch.core.base.messages import text
 
     return _report(
         _error("common.interrupted", text("common.interrupted"), ExitCode.INTERRUPTED),
@@ -374,8 +431,8 @@ def _interrupted(as_json: bool) -> int:
 
 
 def _unexpected(error: Exception, as_json: bool, debug: bool) -> int:
-    from gaudi_launch.errors import ExitCode
-    from gaudi_launch.messages import text
+    from gaudi_launch.core.base.errors import ExitCode
+    from gaudi_launch.core.base.messages import text
 
     # some releases of typer vendor click and some import it, so its exceptions are known by their
     # shape
@@ -409,7 +466,7 @@ def _unexpected(error: Exception, as_json: bool, debug: bool) -> int:
 
 
 def _keep_trace(trace: str) -> str:
-    from gaudi_launch.paths import state_dir
+    from gaudi_launch.core.base.paths import state_dir
 
     try:
         state_dir().mkdir(parents=True, exist_ok=True)

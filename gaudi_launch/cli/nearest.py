@@ -9,8 +9,8 @@ from collections.abc import Iterable, Sequence
 from difflib import SequenceMatcher, get_close_matches
 from pathlib import Path
 
-from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.messages import text
+from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.core.base.messages import text
 
 _MOST = 2
 # difflib's ratio below which a name is another one, not a misspelling; and how far from the best
@@ -73,7 +73,7 @@ def suggestion(error: LaunchError) -> str:
 def _nearest_models(asked: str) -> Sequence[str]:
     """Return the folders and hub IDs that a missing model may be meant to be."""
     from gaudi_launch.cli.completion import models
-    from gaudi_launch.planning.model_name import KnownNames, near_folders, nearest_names
+    from gaudi_launch.core.planning.model_name import KnownNames, near_folders, nearest_names
 
     hub_ids = tuple(each.value for each in models() if "/" in each.value)
     if asked in hub_ids:

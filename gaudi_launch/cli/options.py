@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from gaudi_launch.app.options import LaunchOptions, to_request
 from gaudi_launch.cli.record_options import RecordCommand, record
+from gaudi_launch.core.launch.options import LaunchOptions, to_request
 
 __all__ = ["Launch", "LaunchOptions", "RecordCommand", "record", "to_request"]
 

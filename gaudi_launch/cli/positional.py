@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.core.base.errors import ExitCode, LaunchError
 
 # options whose value is written with commas, by their metavar
 _WITH_COMMAS = ("RANGE", "LIST", "BATCH,LEN")

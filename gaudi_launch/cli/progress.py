@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from gaudi_launch.cli import console
-from gaudi_launch.messages import text
+from gaudi_launch.core.base.messages import text
 
 if TYPE_CHECKING:
     from rich.progress import ProgressColumn
 
     from gaudi_launch.cli.launch_panel import LaunchPanel
-    from gaudi_launch.services.log.follow import LaunchProgress
+    from gaudi_launch.core.services.log.follow import LaunchProgress
 
 _PLAIN_EVERY_SECONDS = 10.0
 
@@ -124,7 +124,7 @@ class LaunchBar:
         if self._live is not None or not self._console.is_terminal:
             return
         from gaudi_launch.cli.launch_panel import LaunchPanel, live
-        from gaudi_launch.services.log.follow import LaunchProgress
+        from gaudi_launch.core.services.log.follow import LaunchProgress
 
         self._panel = LaunchPanel(LaunchProgress(), self._expected)
         self._live = live(self._panel, self._console)

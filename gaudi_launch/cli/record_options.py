@@ -2,7 +2,7 @@
 
 They are read as the same record.
 
-The fields are those of `gaudi_launch.app.fields`. A parameter whose default is a record is replaced
+The fields are those of `gaudi_launch.core.base.fields`. A parameter whose default is a record is replaced
 by one option per field::
 
     @app.command(cls=RecordCommand) def plan(as_json: bool = typer.Option(False, "--json"), options:
@@ -19,12 +19,12 @@ import typer
 import typer.main
 from typer.models import ParamMeta
 
-from gaudi_launch.app.fields import Option, option_of
 from gaudi_launch.cli.command_app import HelpCommand
 from gaudi_launch.cli.foreign_options import refuse_two_letters
 from gaudi_launch.cli.positional import only_model, options_end
-from gaudi_launch.messages import message
-from gaudi_launch.optional import mapped
+from gaudi_launch.core.base.fields import Option, option_of
+from gaudi_launch.core.base.messages import message
+from gaudi_launch.core.base.optional import mapped
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -152,11 +152,11 @@ def _meta(field: Field[Any], option: Option) -> ParamMeta:
 
 def _with_saved_plan(options: DataclassInstance) -> DataclassInstance:
     """Return launch options with those of their --plan FILE; other records unchanged."""
-    from gaudi_launch.app.options import LaunchOptions
+    from gaudi_launch.core.launch.options import LaunchOptions
 
     if not isinstance(options, LaunchOptions) or options.plan_file is None:
         return options
-    from gaudi_launch.app.saved_plan import merged
+    from gaudi_launch.core.launch.saved_plan import merged
 
     return merged(options)
 
@@ -182,7 +182,7 @@ def _of_engine(text: str) -> list[str] | None:
     import sys
     from pathlib import Path
 
-    from gaudi_launch.app.migrate import serve_words
+    from gaudi_launch.extensions.migrate.case import serve_words
 
     found = None if Path(text).exists() else serve_words(text)
     if found is None:

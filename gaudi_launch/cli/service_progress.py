@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from gaudi_launch.services.state.registry import ServiceRecord
+    from gaudi_launch.core.services.state.registry import ServiceRecord
 
 
 def until_ready(name: str, seconds: float | None = None) -> ServiceRecord:
@@ -13,8 +13,8 @@ def until_ready(name: str, seconds: float | None = None) -> ServiceRecord:
 
     Raises LaunchError as `app.waiting` does.
     """
-    from gaudi_launch.app import waiting
     from gaudi_launch.cli.progress import LaunchBar
+    from gaudi_launch.core.launch import waiting
 
     bar = LaunchBar()
     bar.open()

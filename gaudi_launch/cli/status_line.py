@@ -10,9 +10,9 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from gaudi_launch.background import in_background
 from gaudi_launch.cli.streams import shows
-from gaudi_launch.messages import Message
+from gaudi_launch.core.base.background import in_background
+from gaudi_launch.core.base.messages import Message
 
 # short steps are never shown; nothing is silent for longer than a second
 _DELAY_SECONDS = 0.4

@@ -9,14 +9,14 @@ from gaudi_launch.cli import console
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from gaudi_launch.app import report
     from gaudi_launch.cli.views.download import DownloadView
-    from gaudi_launch.models.hub.download import PullProgress
-    from gaudi_launch.planning.plan import Plan
+    from gaudi_launch.core.launch import report
+    from gaudi_launch.core.models.hub.download import PullProgress
+    from gaudi_launch.core.planning.plan import Plan
 
 
 class Terminal:
-    """A `gaudi_launch.app.report.Reporter` for people."""
+    """A `gaudi_launch.core.launch.report.Reporter` for people."""
 
     def __init__(self) -> None:
         self._download: DownloadView | None = None

@@ -10,7 +10,7 @@ def _drain(text: str | float) -> float:
 
     Raises LaunchError (USAGE).
     """
-    from gaudi_launch.planning.parse import seconds
+    from gaudi_launch.core.planning.parse import seconds
 
     return seconds("--drain", str(text), least=0)
 

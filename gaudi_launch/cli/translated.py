@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
-from gaudi_launch import messages
+from gaudi_launch.core.base import messages
 
-_FOLDER = Path(messages.__file__).parent / "locale" / "help"
+_FOLDER = Path(messages.__file__).parents[2] / "locale" / "help"
 
 
 def translated(english: str) -> str:

@@ -16,7 +16,7 @@ from gaudi_launch.cli.foreign_options import foreign_names, foreign_option
 from gaudi_launch.cli.gone import GONE, gone
 from gaudi_launch.cli.help import path_of
 from gaudi_launch.cli.nearest import nearest
-from gaudi_launch.messages import Message, message, text
+from gaudi_launch.core.base.messages import Message, message, text
 
 # the texts of errors without fields -> our message; each group is a value
 _TEXTS: tuple[tuple[re.Pattern[str], str], ...] = (

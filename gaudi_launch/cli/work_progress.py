@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from gaudi_launch.cli.progress import ProgressDisplay, ProgressState
-from gaudi_launch.messages import text
+from gaudi_launch.core.base.messages import text
 
 if TYPE_CHECKING:
     from rich.progress import ProgressColumn

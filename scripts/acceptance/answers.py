@@ -24,10 +24,10 @@ from typing import Any
 
 import numpy as np
 
-from gaudi_launch.app.estimate import EstimateOptions, SpeedEstimate, estimate
-from gaudi_launch.app.options import LaunchOptions
-from gaudi_launch.engines.vllm_cpu.install import engine_is_ready, python_path
-from gaudi_launch.performance.simulate import SAFE_SHARE, Outcome, request_delay
+from gaudi_launch.core.engines.vllm_cpu.install import engine_is_ready, python_path
+from gaudi_launch.core.launch.estimate import EstimateOptions, SpeedEstimate, estimate
+from gaudi_launch.core.launch.options import LaunchOptions
+from gaudi_launch.core.predict.simulate import SAFE_SHARE, Outcome, request_delay
 
 CLOCK = Path(__file__).with_name("virtual_clock.py")
 MODEL = "meta-llama/Llama-3.1-8B-Instruct"

@@ -32,8 +32,8 @@ import psutil
 import yaml
 from rare_faults import CannotRun, Case, Place, run_cases
 
-from gaudi_launch.offline import pack_manifest
-from gaudi_launch.services.probe import port_free
+from gaudi_launch.core.services.probe import port_free
+from gaudi_launch.extensions.offline import pack_manifest
 from tests.support.local_hub import Hub
 from tests.support.packs import made, stand_in_index
 from tests.support.places import TOP

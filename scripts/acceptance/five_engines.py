@@ -26,7 +26,7 @@ from typing import Any
 
 import psutil
 
-from gaudi_launch.engines.vllm_cpu.install import engine_is_ready
+from gaudi_launch.core.engines.vllm_cpu.install import engine_is_ready
 
 SERVICES = (
     ("meta-llama/Llama-3.1-8B-Instruct", 1),

@@ -31,10 +31,10 @@ from typing import Any
 
 import yaml
 
-from gaudi_launch import paths
 from gaudi_launch.cli.main import run
-from gaudi_launch.errors import ExitCode
-from gaudi_launch.offline import pack_manifest
+from gaudi_launch.core.base import paths
+from gaudi_launch.core.base.errors import ExitCode
+from gaudi_launch.extensions.offline import pack_manifest
 from tests.support.gateways import engines
 from tests.support.packs import made
 from tests.support.recipes import fill

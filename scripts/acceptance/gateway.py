@@ -31,13 +31,18 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from gaudi_launch.app import gateway, waiting
-from gaudi_launch.app.report import Silent
-from gaudi_launch.app.stop import end
-from gaudi_launch.errors import LaunchError
-from gaudi_launch.gateway.gateway_settings import Backend, GatewayReplica, GatewaySettings
-from gaudi_launch.services.probe import port_free
-from gaudi_launch.services.state.registry import find
+from gaudi_launch.core.base.errors import LaunchError
+from gaudi_launch.core.launch import waiting
+from gaudi_launch.core.launch.report import Silent
+from gaudi_launch.core.launch.stop import end
+from gaudi_launch.core.services.probe import port_free
+from gaudi_launch.core.services.state.registry import find
+from gaudi_launch.extensions.stack.gateway import case as gateway
+from gaudi_launch.extensions.stack.gateway.gateway_settings import (
+    Backend,
+    GatewayReplica,
+    GatewaySettings,
+)
 
 TOP = Path(__file__).parents[2]
 FAKE = TOP / "tests" / "support" / "fake_engine.py"

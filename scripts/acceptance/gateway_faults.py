@@ -32,8 +32,8 @@ from typing import Any
 import psutil
 from rare_faults import Place
 
-from gaudi_launch import paths
-from gaudi_launch.gateway.haproxy_config import PATHS
+from gaudi_launch.core.base import paths
+from gaudi_launch.extensions.stack.gateway.haproxy_config import PATHS
 from tests.support.gateways import Answered, call, certificate_in, chat
 from tests.support.places import TOP
 from tests.support.waiting import unused_port

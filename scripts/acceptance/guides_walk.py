@@ -25,9 +25,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from gaudi_launch.engines.vllm_cpu.install import demo_dir
-from gaudi_launch.host.simulated import write_tree
-from gaudi_launch.paths import engines_dir
+from gaudi_launch.core.base.paths import engines_dir
+from gaudi_launch.core.engines.vllm_cpu.install import demo_dir
+from gaudi_launch.core.host.simulated import write_tree
 from tests.support.acceptance import Unexpected, check_shown
 from tests.support.docker_daemon import Daemon
 from tests.support.local_hub import Hub

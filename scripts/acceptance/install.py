@@ -29,8 +29,8 @@ import zipfile
 from itertools import pairwise
 from pathlib import Path
 
-from gaudi_launch.engines.install.pip_settings import read_settings
-from gaudi_launch.messages import text
+from gaudi_launch.core.base.messages import text
+from gaudi_launch.core.engines.install.pip_settings import read_settings
 
 TOP = Path(__file__).parents[2]
 MOST_SECONDS = 180.0

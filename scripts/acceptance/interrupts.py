@@ -161,8 +161,8 @@ def interrupt(number: int, folder: Path, name: str, after: float) -> Result:
 
 def _furnish(home: Path, case: Case) -> None:
     """Write the stand-in, a kubeconfig, a key of recipes and the state of a cluster."""
-    from gaudi_launch.cluster.inventory import Member
-    from gaudi_launch.cluster.state import Part, Place, RunningCluster, remember
+    from gaudi_launch.core.hosts.inventory import Member
+    from gaudi_launch.extensions.cluster.state import Part, Place, RunningCluster, remember
 
     (home / "tmp").mkdir(parents=True)
     program = home / "bin" / case.program

@@ -41,14 +41,14 @@ from typing import Any
 
 import requests
 
-from gaudi_launch import messages
-from gaudi_launch.app.fields import option_of
-from gaudi_launch.app.options import LaunchOptions
-from gaudi_launch.app.prepare import checked_plan
 from gaudi_launch.cli.main import run
-from gaudi_launch.engines.introspect import ask_buckets
-from gaudi_launch.planning.engine import BucketQuestion
-from gaudi_launch.planning.option_table import variable_table
+from gaudi_launch.core.base import messages
+from gaudi_launch.core.base.fields import option_of
+from gaudi_launch.core.engines.introspect import ask_buckets
+from gaudi_launch.core.launch.options import LaunchOptions
+from gaudi_launch.core.launch.prepare import checked_plan
+from gaudi_launch.core.planning.engine import BucketQuestion
+from gaudi_launch.core.planning.option_table import variable_table
 from tests.support.options_table import Refused, parse
 from tests.support.places import DATA
 from tests.support.release_plans import (

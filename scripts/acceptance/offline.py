@@ -33,9 +33,9 @@ from pathlib import Path
 from typing import ClassVar
 from urllib.parse import urlsplit
 
-from gaudi_launch.engines.releases import needed_release
-from gaudi_launch.gateway import program as gateway_program
-from gaudi_launch.services.probe import port_free
+from gaudi_launch.core.engines.releases import needed_release
+from gaudi_launch.core.services.probe import port_free
+from gaudi_launch.extensions.stack.gateway import program as gateway_program
 
 TOP = Path(__file__).resolve().parents[2]
 PROGRAM = (sys.executable, "-m", "gaudi_launch")

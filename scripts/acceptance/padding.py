@@ -18,15 +18,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from gaudi_launch.buckets.bucket_file import planned
-from gaudi_launch.buckets.engine_buckets import lookups
-from gaudi_launch.buckets.families import CONTEXT_LADDER
-from gaudi_launch.buckets.optimiser.bucket_planner import BucketGoal
-from gaudi_launch.buckets.optimiser.full_load import range_requests
-from gaudi_launch.buckets.strategies import arguments_of
-from gaudi_launch.engines.vllm_cpu.install import engine_is_ready, python_path
-from gaudi_launch.performance.limits import CoverageQuestion, EngineLimits
-from gaudi_launch.performance.step_time import ONE_CARD_8B
+from gaudi_launch.core.buckets.bucket_file import planned
+from gaudi_launch.core.buckets.engine_buckets import lookups
+from gaudi_launch.core.buckets.families import CONTEXT_LADDER
+from gaudi_launch.core.buckets.optimiser.bucket_planner import BucketGoal
+from gaudi_launch.core.buckets.optimiser.full_load import range_requests
+from gaudi_launch.core.buckets.strategies import arguments_of
+from gaudi_launch.core.engines.vllm_cpu.install import engine_is_ready, python_path
+from gaudi_launch.core.predict.limits import CoverageQuestion, EngineLimits
+from gaudi_launch.core.predict.step_time import ONE_CARD_8B
 
 CLOCK = Path(__file__).with_name("virtual_clock.py")
 POINTS = 0.01

@@ -34,11 +34,11 @@ from typing import Protocol
 
 import psutil
 
-from gaudi_launch import paths
-from gaudi_launch.errors import ExitCode
-from gaudi_launch.host.simulated import write_tree
-from gaudi_launch.offline import pack_manifest
-from gaudi_launch.services.probe import port_free
+from gaudi_launch.core.base import paths
+from gaudi_launch.core.base.errors import ExitCode
+from gaudi_launch.core.host.simulated import write_tree
+from gaudi_launch.core.services.probe import port_free
+from gaudi_launch.extensions.offline import pack_manifest
 from tests.support import trivial_calibration
 from tests.support.calibration_scripts import write_scripts
 from tests.support.keeper import Keeper
@@ -547,7 +547,7 @@ def storms(place: Place, number: int) -> str:
 
 
 _KINDS = (signal.SIGKILL, signal.SIGKILL, signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
-_LAUNCHER = "gaudi_launch.services.process.detach"
+_LAUNCHER = "gaudi_launch.core.services.process.detach"
 _ENDED = (
     *("exited without a message", "is stopped", "failed", "was killed", "ended by"),
     *("was interrupted", "ended with"),

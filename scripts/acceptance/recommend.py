@@ -18,17 +18,17 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cache
 
-from gaudi_launch.app import recommend as cases
-from gaudi_launch.app.fit import FitOptions, ServedLengths, fit
-from gaudi_launch.app.options import LaunchOptions
-from gaudi_launch.app.recommend import RecommendCase, Recommended, RecommendOptions
-from gaudi_launch.app.support import SupportOptions, support
-from gaudi_launch.errors import LaunchError
-from gaudi_launch.performance.simulate import simulate
-from gaudi_launch.planning.support_answer import SupportStatus
-from gaudi_launch.recommend.analytic import fitting
-from gaudi_launch.recommend.finder import best
-from gaudi_launch.recommend.trial import Simulation
+from gaudi_launch.commands.inspect.support.case import SupportOptions, support
+from gaudi_launch.core.base.errors import LaunchError
+from gaudi_launch.core.launch.fit import FitOptions, ServedLengths, fit
+from gaudi_launch.core.launch.options import LaunchOptions
+from gaudi_launch.core.planning.support_answer import SupportStatus
+from gaudi_launch.core.predict.simulate import simulate
+from gaudi_launch.extensions.recommend import case as cases
+from gaudi_launch.extensions.recommend.analytic import fitting
+from gaudi_launch.extensions.recommend.case import RecommendCase, Recommended, RecommendOptions
+from gaudi_launch.extensions.recommend.finder import best
+from gaudi_launch.extensions.recommend.trial import Simulation
 
 WITHIN, HELD = 0.99, 38 / 40
 OTHER_SEED = 20_261

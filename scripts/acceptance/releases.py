@@ -26,8 +26,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from gaudi_launch.engines.introspect import ask_buckets
-from gaudi_launch.engines.support import releases
+from gaudi_launch.core.engines.introspect import ask_buckets
+from gaudi_launch.core.engines.support import releases
 from tests.support.release_plans import (
     KINDS,
     SIX,

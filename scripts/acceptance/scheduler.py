@@ -26,15 +26,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from gaudi_launch.engines.vllm_cpu.install import engine_is_ready, python_path
-from gaudi_launch.performance.limits import EngineLimits
-from gaudi_launch.performance.load import from_trace
-from gaudi_launch.performance.scaling import Speed
-from gaudi_launch.performance.shape import Shape
-from gaudi_launch.performance.simulate import ServedSetup, most_rate
-from gaudi_launch.performance.simulator import Times, simulate_times
-from gaudi_launch.performance.step_model import Setup as Division
-from gaudi_launch.performance.step_time import EIGHT_CARDS_32B, ONE_CARD_8B, StepTime
+from gaudi_launch.core.engines.vllm_cpu.install import engine_is_ready, python_path
+from gaudi_launch.core.predict.limits import EngineLimits
+from gaudi_launch.core.predict.load import from_trace
+from gaudi_launch.core.predict.scaling import Speed
+from gaudi_launch.core.predict.shape import Shape
+from gaudi_launch.core.predict.simulate import ServedSetup, most_rate
+from gaudi_launch.core.predict.simulator import Times, simulate_times
+from gaudi_launch.core.predict.step_model import Setup as Division
+from gaudi_launch.core.predict.step_time import EIGHT_CARDS_32B, ONE_CARD_8B, StepTime
 
 CLOCK = Path(__file__).with_name("virtual_clock.py")
 SHARES = (0.3, 0.5, 0.8, 0.9)

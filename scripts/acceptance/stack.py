@@ -38,15 +38,15 @@ from pathlib import Path
 import psutil
 from gateway import Load, Server, drive, free_port
 
-from gaudi_launch.engines.vllm_cpu.install import python_path
-from gaudi_launch.paths import state_dir
-from gaudi_launch.services.probe import ask, port_free
-from gaudi_launch.services.state.identity import Identity
-from gaudi_launch.services.state.registry import find
-from gaudi_launch.stack.stack_file import StackFile, read_stack
+from gaudi_launch.core.base.paths import state_dir
+from gaudi_launch.core.engines.vllm_cpu.install import python_path
+from gaudi_launch.core.services.probe import ask, port_free
+from gaudi_launch.core.services.state.identity import Identity
+from gaudi_launch.core.services.state.registry import find
+from gaudi_launch.extensions.stack.stack_file import StackFile, read_stack
 
 TOP = Path(__file__).parents[2]
-MAKE_MODEL = TOP / "gaudi_launch/engines/vllm_cpu/runtime/make_demo.py"
+MAKE_MODEL = TOP / "gaudi_launch/core/engines/vllm_cpu/runtime/make_demo.py"
 USER, KEY = "alice", "sk-proof-alice"
 _TOKENS = 16
 _READY_SECONDS = 900.0

@@ -47,7 +47,7 @@ class Case:
     """A workload and an engine.
 
     ``requests`` are (arrival seconds, input tokens, output tokens, group, tokens shared within the
-    group); ``cost`` has the constants of `gaudi_launch.performance.step_time.StepTime` in
+    group); ``cost`` has the constants of `gaudi_launch.core.predict.step_time.StepTime` in
     milliseconds. With ``concurrency`` a request comes when another one has ended, whatever its
     time.
     """

@@ -8,21 +8,17 @@ from typing import Any
 
 import pytest
 
-from gaudi_launch.app import bench, prepare
-from gaudi_launch.app.bench import (
-    BenchCase,
-    BenchNumbers,
-    BenchOptions,
-    BenchOutcome,
-)
-from gaudi_launch.app.estimate import of_record
-from gaudi_launch.app.options import LaunchOptions
-from gaudi_launch.bench.external_tools import ToolLoad
-from gaudi_launch.bench.run_file import BenchRun
-from gaudi_launch.bench.workload import made_up
-from gaudi_launch.errors import ExitCode
-from gaudi_launch.performance.load import Load, from_ranges
-from gaudi_launch.services.endpoint import Target
+from gaudi_launch.core.base.errors import ExitCode
+from gaudi_launch.core.launch import prepare
+from gaudi_launch.core.launch.estimate import of_record
+from gaudi_launch.core.launch.options import LaunchOptions
+from gaudi_launch.core.predict.load import Load, from_ranges
+from gaudi_launch.core.services.endpoint import Target
+from gaudi_launch.extensions.bench import case as bench
+from gaudi_launch.extensions.bench.case import BenchCase, BenchNumbers, BenchOptions, BenchOutcome
+from gaudi_launch.extensions.bench.external_tools import ToolLoad
+from gaudi_launch.extensions.bench.run_file import BenchRun
+from gaudi_launch.extensions.bench.workload import made_up
 from tests.support.refusals import failing, refused
 from tests.support.stand_in_server import KEY, serving
 

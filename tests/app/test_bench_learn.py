@@ -9,8 +9,16 @@ from typing import Any
 
 import pytest
 
-from gaudi_launch.app.bench import BenchReport
-from gaudi_launch.app.bench_learn import (
+from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.core.base.paths import state_dir
+from gaudi_launch.core.buckets.warmup_time import FILE_NAME, read_measured
+from gaudi_launch.core.launch.estimate import of_record
+from gaudi_launch.core.predict.learned import read_learned, state_file
+from gaudi_launch.core.predict.load import from_ranges
+from gaudi_launch.core.services.endpoint import Target
+from gaudi_launch.core.services.state import store
+from gaudi_launch.extensions.bench.case import BenchReport
+from gaudi_launch.extensions.bench.learn import (
     learn,
     learned_json,
     read_result,
@@ -18,16 +26,8 @@ from gaudi_launch.app.bench_learn import (
     unlearn,
     with_learned,
 )
-from gaudi_launch.app.estimate import of_record
-from gaudi_launch.bench.run import server_facts
-from gaudi_launch.bench.run_file import load
-from gaudi_launch.buckets.warmup_time import FILE_NAME, read_measured
-from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.paths import state_dir
-from gaudi_launch.performance.learned import read_learned, state_file
-from gaudi_launch.performance.load import from_ranges
-from gaudi_launch.services.endpoint import Target
-from gaudi_launch.services.state import store
+from gaudi_launch.extensions.bench.run import server_facts
+from gaudi_launch.extensions.bench.run_file import load
 from tests.support.places import DATA
 from tests.support.refusals import refused
 

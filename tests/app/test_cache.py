@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_launch.app import cache
-from gaudi_launch.errors import ExitCode
-from gaudi_launch.recipe_cache import cache_root
-from gaudi_launch.recipe_cache.ledger import ledger_path
+from gaudi_launch.commands.cache import case as cache
+from gaudi_launch.core.base.errors import ExitCode
+from gaudi_launch.core.recipes import cache_root
+from gaudi_launch.core.recipes.ledger import ledger_path
 from tests.support.recipes import PARTS, fill
 from tests.support.refusals import refused
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_launch.app import calibrate as cases
-from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.extensions.fp8 import case as cases
 from tests.support.refusals import refused
 
 pytestmark = pytest.mark.usefixtures("plain_english")

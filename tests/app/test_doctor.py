@@ -11,20 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_launch.app import doctor as cases
-from gaudi_launch.app.doctor import DoctorReport, DoctorRequest, FixPlan, FixResult
-from gaudi_launch.doctor import remedies
-from gaudi_launch.doctor.findings import (
-    DoctorFacts,
-    EngineFacts,
-    Finding,
-    Remedy,
-)
-from gaudi_launch.doctor.remedies import Change, RemedyOutcome
-from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.host.host_config import load_config
-from gaudi_launch.host.simulated import make
-from gaudi_launch.messages import message
+from gaudi_launch.commands.doctor import case as cases
+from gaudi_launch.commands.doctor import remedies
+from gaudi_launch.commands.doctor.case import DoctorReport, DoctorRequest, FixPlan, FixResult
+from gaudi_launch.commands.doctor.remedies import Change, RemedyOutcome
+from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.core.base.messages import message
+from gaudi_launch.core.doctor.findings import DoctorFacts, EngineFacts, Finding, Remedy
+from gaudi_launch.core.host.host_config import load_config
+from gaudi_launch.core.host.simulated import make
 from tests.support.refusals import refused
 
 pytestmark = pytest.mark.usefixtures("plain_english")

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_launch.app.engines_diff import EnginesDiff, NamesDiff, engines_diff
-from gaudi_launch.app.options import LaunchOptions
-from gaudi_launch.engines.support import versions
-from gaudi_launch.engines.version_facts import names_of, renames
-from gaudi_launch.errors import ExitCode
+from gaudi_launch.core.base.errors import ExitCode
+from gaudi_launch.core.engines.support import versions
+from gaudi_launch.core.engines.version_facts import names_of, renames
+from gaudi_launch.core.launch.options import LaunchOptions
+from gaudi_launch.extensions.migrate.diff.case import EnginesDiff, NamesDiff, engines_diff
 from tests.support.refusals import failing
 
 NO_PLAN = LaunchOptions()

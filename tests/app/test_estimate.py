@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from gaudi_launch.app.estimate import EstimateOptions, SpeedEstimate, estimate, of_record
-from gaudi_launch.app.options import LaunchOptions
-from gaudi_launch.errors import ExitCode
-from gaudi_launch.performance.load import from_ranges
+from gaudi_launch.core.base.errors import ExitCode
+from gaudi_launch.core.launch.estimate import EstimateOptions, SpeedEstimate, estimate, of_record
+from gaudi_launch.core.launch.options import LaunchOptions
+from gaudi_launch.core.predict.load import from_ranges
 from tests.support.refusals import failing
 
 LOAD = from_ranges((1024, 1024), (256, 256)).of_clients(32)

@@ -20,21 +20,22 @@ from pathlib import Path
 import psutil
 import pytest
 
-from gaudi_launch.app import gateway, waiting
-from gaudi_launch.app.report import Silent
-from gaudi_launch.app.stop import end, restart
-from gaudi_launch.errors import LaunchError
-from gaudi_launch.gateway import running as running_gateway
-from gaudi_launch.gateway.gateway_job import is_current
-from gaudi_launch.gateway.gateway_settings import (
+from gaudi_launch.core.base.errors import LaunchError
+from gaudi_launch.core.launch import waiting
+from gaudi_launch.core.launch.report import Silent
+from gaudi_launch.core.launch.stop import end, restart
+from gaudi_launch.core.services.state import store
+from gaudi_launch.core.services.state.registry import find
+from gaudi_launch.extensions.stack.gateway import case as gateway
+from gaudi_launch.extensions.stack.gateway import running as running_gateway
+from gaudi_launch.extensions.stack.gateway.gateway_job import is_current
+from gaudi_launch.extensions.stack.gateway.gateway_settings import (
     Backend,
     GatewayReplica,
     GatewaySettings,
     RequestLimits,
     UserLimits,
 )
-from gaudi_launch.services.state import store
-from gaudi_launch.services.state.registry import find
 from tests.support.gateways import (
     KEYS,
     Answered,

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from gaudi_launch.errors import ExitCode
-from gaudi_launch.messages import text
+from gaudi_launch.core.base.errors import ExitCode
+from gaudi_launch.core.base.messages import text
 from tests.support.cli import output
 
 pytestmark = pytest.mark.usefixtures("plain_english")

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from gaudi_launch.app.kubernetes_options import KubernetesOptions, to_cluster
-from gaudi_launch.engines.ray_serve.engine import VERSION as RAY
-from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.host.accelerators import instances
-from gaudi_launch.kubernetes.target import KubernetesTarget
-from gaudi_launch.planning.container import Container
+from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.core.host.accelerators import instances
+from gaudi_launch.core.planning.container import Container
+from gaudi_launch.extensions.kubernetes.options import KubernetesOptions, to_cluster
+from gaudi_launch.extensions.kubernetes.target import KubernetesTarget
+from gaudi_launch.extensions.ray.engine import VERSION as RAY
 
 NEURON = next(iter(instances()))
 TOKEN = Container("i", (), secrets=("HF_TOKEN", "VLLM_API_KEY"))

@@ -8,12 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_launch.app import model_needs
-from gaudi_launch.app.model_needs import (
-    check_disk,
-)
-from gaudi_launch.errors import ExitCode
-from gaudi_launch.models.setup_steps import Room, SetupFacts
+from gaudi_launch.core.base.errors import ExitCode
+from gaudi_launch.core.launch import model_needs
+from gaudi_launch.core.launch.model_needs import check_disk
+from gaudi_launch.core.launch.setup_steps import Room, SetupFacts
 from tests.support.refusals import refused
 
 pytestmark = pytest.mark.usefixtures("plain_english")

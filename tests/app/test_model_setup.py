@@ -18,12 +18,12 @@ import numpy as np
 import pytest
 import yaml
 
-from gaudi_launch import paths
-from gaudi_launch.app.model_setup import convert
-from gaudi_launch.app.report import Silent
-from gaudi_launch.errors import ExitCode
-from gaudi_launch.messages import text
-from gaudi_launch.models.fp8.arithmetic import conversion_table
+from gaudi_launch.core.base import paths
+from gaudi_launch.core.base.errors import ExitCode
+from gaudi_launch.core.base.messages import text
+from gaudi_launch.core.launch.model_setup import convert
+from gaudi_launch.core.launch.report import Silent
+from gaudi_launch.core.models.fp8.arithmetic import conversion_table
 from tests.support.local_hub import Hub
 from tests.support.model_files import FILES, SHARDS, WEIGHT
 from tests.support.processes import free_port, pids, trivial_python

@@ -17,21 +17,27 @@ from typing import Any
 
 import pytest
 
-from gaudi_launch.app import offline, offline_pack
-from gaudi_launch.app.offline import InstallOptions
-from gaudi_launch.app.offline_pack import PackOptions
-from gaudi_launch.app.report import Silent
-from gaudi_launch.engines.install.environment import folder_of
-from gaudi_launch.engines.releases import needed_release
-from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.models.folder_lock import NAME as LOCK
-from gaudi_launch.models.fp8 import measurements
-from gaudi_launch.models.hub.download import PullProgress
-from gaudi_launch.models.hub.file_choice import Fetched, write_record
-from gaudi_launch.models.hub.local import find_local, folder_for
-from gaudi_launch.offline import launcher_wheel, pack_archive, pack_manifest
-from gaudi_launch.offline.pack_manifest import Manifest, PackEngine, PackModel, PackTarget
-from gaudi_launch.recipe_cache import cache_root
+from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.core.engines.install.environment import folder_of
+from gaudi_launch.core.engines.releases import needed_release
+from gaudi_launch.core.launch.report import Silent
+from gaudi_launch.core.models.folder_lock import NAME as LOCK
+from gaudi_launch.core.models.fp8 import measurements
+from gaudi_launch.core.models.hub.download import PullProgress
+from gaudi_launch.core.models.hub.file_choice import Fetched, write_record
+from gaudi_launch.core.models.hub.local import find_local, folder_for
+from gaudi_launch.core.recipes import cache_root
+from gaudi_launch.extensions.offline import case as offline
+from gaudi_launch.extensions.offline import launcher_wheel, pack_archive, pack_manifest
+from gaudi_launch.extensions.offline import pack as offline_pack
+from gaudi_launch.extensions.offline.case import InstallOptions
+from gaudi_launch.extensions.offline.pack import PackOptions
+from gaudi_launch.extensions.offline.pack_manifest import (
+    Manifest,
+    PackEngine,
+    PackModel,
+    PackTarget,
+)
 from tests.support.packs import made, stand_in_index
 from tests.support.recipes import PARTS, fill
 from tests.support.refusals import failing, refused

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from gaudi_launch.app.options import LaunchOptions, read_request
-from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.planning.request import Request
+from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.core.launch.options import LaunchOptions, read_request
+from gaudi_launch.core.planning.request import Request
 from tests.support.refusals import failing
 
 TYPED = LaunchOptions(

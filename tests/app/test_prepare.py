@@ -9,18 +9,18 @@ from typing import Any
 
 import pytest
 
-from gaudi_launch.app import prepare as cases
-from gaudi_launch.app.options import LaunchOptions
-from gaudi_launch.app.prepare import prepare, set_up_demo
-from gaudi_launch.engines.install.environment import name_of, versions_of
-from gaudi_launch.engines.install.install_steps import LIBFABRIC_ROOT
-from gaudi_launch.engines.ray_serve import install as ray_install
-from gaudi_launch.engines.vllm_cpu import install as cpu_install
-from gaudi_launch.errors import ExitCode
-from gaudi_launch.host.simulated import write_tree
-from gaudi_launch.messages import text
-from gaudi_launch.paths import engines_dir
-from gaudi_launch.planning.request import Request
+from gaudi_launch.core.base.errors import ExitCode
+from gaudi_launch.core.base.messages import text
+from gaudi_launch.core.base.paths import engines_dir
+from gaudi_launch.core.engines.install.environment import name_of, versions_of
+from gaudi_launch.core.engines.install.install_steps import LIBFABRIC_ROOT
+from gaudi_launch.core.engines.vllm_cpu import install as cpu_install
+from gaudi_launch.core.host.simulated import write_tree
+from gaudi_launch.core.launch import prepare as cases
+from gaudi_launch.core.launch.options import LaunchOptions
+from gaudi_launch.core.launch.prepare import prepare, set_up_demo
+from gaudi_launch.core.planning.request import Request
+from gaudi_launch.extensions.ray import install as ray_install
 from tests.support.refusals import failing
 from tests.support.reporters import Lines
 

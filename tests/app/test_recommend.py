@@ -12,11 +12,19 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from gaudi_launch.app.command_line import serve_command
-from gaudi_launch.app.estimate import EstimateOptions, estimate
-from gaudi_launch.app.fit import FitOptions, ServedLengths, fit
-from gaudi_launch.app.options import LaunchOptions
-from gaudi_launch.app.recommend import (
+from gaudi_launch.cli.main import app
+from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.core.base.messages import message
+from gaudi_launch.core.host import snapshot
+from gaudi_launch.core.host.accelerators import accelerators
+from gaudi_launch.core.host.hardware import Host
+from gaudi_launch.core.host.simulated import make, server_of, write_tree
+from gaudi_launch.core.launch.command_line import serve_command
+from gaudi_launch.core.launch.estimate import EstimateOptions, estimate
+from gaudi_launch.core.launch.fit import FitOptions, ServedLengths, fit
+from gaudi_launch.core.launch.options import LaunchOptions
+from gaudi_launch.core.predict.simulate import simulate
+from gaudi_launch.extensions.recommend.case import (
     RecommendCase,
     Recommended,
     RecommendOptions,
@@ -26,16 +34,8 @@ from gaudi_launch.app.recommend import (
     save,
     solve,
 )
-from gaudi_launch.cli.main import app
-from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.host import snapshot
-from gaudi_launch.host.accelerators import accelerators
-from gaudi_launch.host.hardware import Host
-from gaudi_launch.host.simulated import make, server_of, write_tree
-from gaudi_launch.messages import message
-from gaudi_launch.performance.simulate import simulate
-from gaudi_launch.recommend.compared import compared
-from gaudi_launch.recommend.space import Candidate, CardPool, samples
+from gaudi_launch.extensions.recommend.compared import compared
+from gaudi_launch.extensions.recommend.space import Candidate, CardPool, samples
 from tests.support.recommend import SMALL
 from tests.support.refusals import failing
 
@@ -221,7 +221,7 @@ def test_an_argument_after_the_dashes_is_binding() -> None:
 
 
 def test_the_plan_is_that_of_the_printed_command() -> None:
-    from gaudi_launch.app.prepare import prepare
+    from gaudi_launch.core.launch.prepare import prepare
 
     answer = solve(case_of({"dtype": "bf16", "cards": "1", "max_prefill_seqs": "1"}))
     assert answer.plan is not None and answer.launch is not None and answer.found.winner is not None

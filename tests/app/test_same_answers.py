@@ -6,9 +6,10 @@ from dataclasses import dataclass
 
 import pytest
 
-from gaudi_launch.app import estimate, fit, prepare, recommend
-from gaudi_launch.app.options import LaunchOptions
-from gaudi_launch.errors import LaunchError
+from gaudi_launch.core.base.errors import LaunchError
+from gaudi_launch.core.launch import estimate, fit, prepare
+from gaudi_launch.core.launch.options import LaunchOptions
+from gaudi_launch.extensions.recommend import case as recommend
 
 CLIENTS, INPUT, OUTPUT, LENGTH = "32", "1024", "256", "1280"
 MACHINES = {"gaudi2": "simulated:hls2", "gaudi3": "simulated:gaudi3-oam"}

@@ -18,16 +18,16 @@ from typing import Any
 
 import pytest
 
-from gaudi_launch.app.fit import engine_for
-from gaudi_launch.app.options import LaunchOptions
-from gaudi_launch.app.prepare import checked_plan
-from gaudi_launch.app.report import Silent
-from gaudi_launch.app.serve import ServeMode, start
-from gaudi_launch.errors import LaunchError
-from gaudi_launch.host.simulated import write_tree
-from gaudi_launch.paths import data_dir, machine_root
-from gaudi_launch.services.process import detach
-from gaudi_launch.services.state.reservation import reserve, reserve_address
+from gaudi_launch.core.base.errors import LaunchError
+from gaudi_launch.core.base.paths import data_dir, machine_root
+from gaudi_launch.core.host.simulated import write_tree
+from gaudi_launch.core.launch.fit import engine_for
+from gaudi_launch.core.launch.options import LaunchOptions
+from gaudi_launch.core.launch.prepare import checked_plan
+from gaudi_launch.core.launch.report import Silent
+from gaudi_launch.core.launch.serve import ServeMode, start
+from gaudi_launch.core.services.process import detach
+from gaudi_launch.core.services.state.reservation import reserve, reserve_address
 from tests.support.every_case import EVERY_CASE, examples
 from tests.support.local_hub import Hub
 from tests.support.places import DATA

@@ -11,16 +11,16 @@ from typing import Any
 import pytest
 import yaml
 
-from gaudi_launch.app import prepare, saved_plan
-from gaudi_launch.app.bench import BenchOptions
-from gaudi_launch.app.bench import prepare as prepare_bench
-from gaudi_launch.app.fields import option_of
-from gaudi_launch.app.options import LaunchOptions
-from gaudi_launch.app.saved_plan import SavedTraffic
 from gaudi_launch.cli.main import run
-from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.host.simulated import write_tree
-from gaudi_launch.profiles_check import schema
+from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.core.base.fields import option_of
+from gaudi_launch.core.base.profiles_check import schema
+from gaudi_launch.core.host.simulated import write_tree
+from gaudi_launch.core.launch import prepare, saved_plan
+from gaudi_launch.core.launch.options import LaunchOptions
+from gaudi_launch.core.launch.saved_plan import SavedTraffic
+from gaudi_launch.extensions.bench.case import BenchOptions
+from gaudi_launch.extensions.bench.case import prepare as prepare_bench
 from tests.support.machines import use
 from tests.support.refusals import failing
 from tests.support.scripts import script

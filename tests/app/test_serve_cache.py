@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from gaudi_launch.host.simulated import write_tree
+from gaudi_launch.core.host.simulated import write_tree
 from tests.support.processes import living, pids, trivial_python
 from tests.support.serve import Gaudi, gaudi, machine, model, ready_lines
 from tests.support.waiting import GENEROUS, until, unused_port

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from gaudi_launch import LaunchError, LaunchOptions, Service, serve
-from gaudi_launch.errors import ExitCode
-from gaudi_launch.host.simulated import write_tree
+from gaudi_launch.core.base.errors import ExitCode
+from gaudi_launch.core.host.simulated import write_tree
 from tests.support.processes import TRIVIAL, write_engine_python
 from tests.support.serve import write_model
 from tests.support.waiting import GENEROUS

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_launch.app import setup
-from gaudi_launch.engines.vllm_cpu import install as cpu_install
-from gaudi_launch.errors import ExitCode
-from gaudi_launch.paths import engines_dir
-from gaudi_launch.services.state import registry, store
+from gaudi_launch.commands.setup import case as setup
+from gaudi_launch.core.base.errors import ExitCode
+from gaudi_launch.core.base.paths import engines_dir
+from gaudi_launch.core.engines.vllm_cpu import install as cpu_install
+from gaudi_launch.core.services.state import registry, store
 from tests.support.refusals import refused
 
 

@@ -22,20 +22,23 @@ from pathlib import Path
 import psutil
 import pytest
 
-from gaudi_launch.app import stack, stack_change, stack_init, stack_plan
-from gaudi_launch.app.report import Silent
-from gaudi_launch.app.stack_change import ChangedStack, ChangeOptions
-from gaudi_launch.app.stack_plan import StackChanges
-from gaudi_launch.app.stop import end
-from gaudi_launch.app.why import why
 from gaudi_launch.cli.main import run
-from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.host.simulated import write_tree
-from gaudi_launch.messages import text
-from gaudi_launch.services.probe import port_free
-from gaudi_launch.services.state import registry, store
-from gaudi_launch.services.state.identity import Identity
-from gaudi_launch.services.state.registry import find, services
+from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.core.base.messages import text
+from gaudi_launch.core.host.simulated import write_tree
+from gaudi_launch.core.launch.report import Silent
+from gaudi_launch.core.launch.stop import end
+from gaudi_launch.core.services.probe import port_free
+from gaudi_launch.core.services.state import registry, store
+from gaudi_launch.core.services.state.identity import Identity
+from gaudi_launch.core.services.state.registry import find, services
+from gaudi_launch.core.services.why import why
+from gaudi_launch.extensions.stack import case as stack
+from gaudi_launch.extensions.stack import change as stack_change
+from gaudi_launch.extensions.stack import init as stack_init
+from gaudi_launch.extensions.stack import stack_plan
+from gaudi_launch.extensions.stack.change import ChangedStack, ChangeOptions
+from gaudi_launch.extensions.stack.stack_plan import StackChanges
 from tests.support.gateways import call, chat, gateway_engines, keys_file, members_of
 from tests.support.places import TOP
 from tests.support.processes import TRIVIAL, living, pids, write_engine_python

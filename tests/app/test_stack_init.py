@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_launch.app import stack_init
-from gaudi_launch.app.stack_init import InitOptions, init
-from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.extensions.stack import init as stack_init
+from gaudi_launch.extensions.stack.init import InitOptions, init
 from tests.support.refusals import refused
 
 pytestmark = pytest.mark.usefixtures("plain_english")

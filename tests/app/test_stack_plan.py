@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from gaudi_launch.app import stack_plan
-from gaudi_launch.app.options import LaunchOptions
-from gaudi_launch.app.stack_plan import Downtime, StackChanges, StackPlan, StackService
-from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.services.state.registry import ServiceRecord
-from gaudi_launch.stack.changes import ChangeStep, RunningEngine
-from gaudi_launch.stack.stack_file import StackFile, parse_stack
-from gaudi_launch.stack.stack_record import StackRecord, engine_hash
+from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.core.launch.options import LaunchOptions
+from gaudi_launch.core.services.state.registry import ServiceRecord
+from gaudi_launch.extensions.stack import stack_plan
+from gaudi_launch.extensions.stack.changes import ChangeStep, RunningEngine
+from gaudi_launch.extensions.stack.stack_file import StackFile, parse_stack
+from gaudi_launch.extensions.stack.stack_plan import Downtime, StackChanges, StackPlan, StackService
+from gaudi_launch.extensions.stack.stack_record import StackRecord, engine_hash
 
 pytestmark = pytest.mark.usefixtures("plain_english")
 

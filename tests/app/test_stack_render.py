@@ -14,10 +14,14 @@ from typing import Any
 import pytest
 import yaml
 
-from gaudi_launch.engines.ray_serve.schema import check
-from gaudi_launch.gateway.gateway_settings import Backend, GatewayReplica, GatewaySettings
-from gaudi_launch.planning.exported import SECRETS, engine_variables
-from gaudi_launch.render import gateway_image
+from gaudi_launch.core.planning.exported import SECRETS, engine_variables
+from gaudi_launch.extensions.ray.schema import check
+from gaudi_launch.extensions.stack.gateway import gateway_image
+from gaudi_launch.extensions.stack.gateway.gateway_settings import (
+    Backend,
+    GatewayReplica,
+    GatewaySettings,
+)
 from tests.support.cli import golden, output
 from tests.support.gateways import call, chat, engines, gateway_engines, keys_file
 from tests.support.render_tools import loaded, tool

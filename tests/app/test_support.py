@@ -9,17 +9,17 @@ from typing import Any
 
 import pytest
 
-from gaudi_launch.app import support as cases
-from gaudi_launch.app.support import SupportOptions, selected, support
-from gaudi_launch.engines import registry
-from gaudi_launch.engines.registry import find
-from gaudi_launch.engines.support import versions
-from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.host.accelerators import accelerators
-from gaudi_launch.host.simulated import write_tree
-from gaudi_launch.messages import message
-from gaudi_launch.models.model import Model
-from gaudi_launch.planning.support_answer import ModelSupport, SupportStatus
+from gaudi_launch.commands.inspect.support import case as cases
+from gaudi_launch.commands.inspect.support.case import SupportOptions, selected, support
+from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.core.base.messages import message
+from gaudi_launch.core.engines import registry
+from gaudi_launch.core.engines.registry import find
+from gaudi_launch.core.engines.support import versions
+from gaudi_launch.core.host.accelerators import accelerators
+from gaudi_launch.core.host.simulated import write_tree
+from gaudi_launch.core.models.model import Model
+from gaudi_launch.core.planning.support_answer import ModelSupport, SupportStatus
 from tests.support.processes import trivial_python
 from tests.support.refusals import refused
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_launch.app import top
-from gaudi_launch.app.top import WatchRequest
-from gaudi_launch.errors import LaunchError
+from gaudi_launch.core.base.errors import LaunchError
+from gaudi_launch.extensions.watch.top import case as top
+from gaudi_launch.extensions.watch.top.case import WatchRequest
 from tests.support.service_record import service
 
 

@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
-from gaudi_launch.app.traffic_options import (
+from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.core.base.messages import Message, message
+from gaudi_launch.core.launch.traffic_options import (
     Demand,
     PastTraffic,
     TrafficOptions,
@@ -22,11 +24,9 @@ from gaudi_launch.app.traffic_options import (
     read_rate,
     targets_of,
 )
-from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.messages import Message, message
-from gaudi_launch.performance.load import LoadRequest, from_ranges
-from gaudi_launch.planning.parse import Ranges
-from gaudi_launch.recommend.goal import Targets
+from gaudi_launch.core.planning.parse import Ranges
+from gaudi_launch.core.predict.load import LoadRequest, from_ranges
+from gaudi_launch.extensions.recommend.goal import Targets
 
 TIMED = "timestamp,input_tokens,output_tokens\n0,100,10\n30,200,20\n60,300,30\n"
 UNTIMED = "input_tokens,output_tokens\n100,10\n200,20\n"

@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from gaudi_launch.app.prepare import Prepared
-from gaudi_launch.buckets.bucket_list import Buckets
-from gaudi_launch.buckets.engine_buckets import engine_buckets
-from gaudi_launch.buckets.families import PLAIN_GRID
-from gaudi_launch.engines import introspect
-from gaudi_launch.engines.detect import Installed
-from gaudi_launch.engines.registry import find
-from gaudi_launch.host.simulated import make
-from gaudi_launch.models.model import Model
-from gaudi_launch.planning.request import Request
+from gaudi_launch.core.buckets.bucket_list import Buckets
+from gaudi_launch.core.buckets.engine_buckets import engine_buckets
+from gaudi_launch.core.buckets.families import PLAIN_GRID
+from gaudi_launch.core.engines import introspect
+from gaudi_launch.core.engines.detect import Installed
+from gaudi_launch.core.engines.registry import find
+from gaudi_launch.core.host.simulated import make
+from gaudi_launch.core.launch.prepare import Prepared
+from gaudi_launch.core.models.model import Model
+from gaudi_launch.core.planning.request import Request
 
 INSTALLED = Installed("/engine/python", "vllm-fork@1.21", {}, {"extension_kind": "1.21"})
 REQUEST = Request(

@@ -14,20 +14,20 @@ from typing import Any
 
 import pytest
 
-from gaudi_launch.app import tune
-from gaudi_launch.app.options import LaunchOptions
-from gaudi_launch.app.report import Silent
-from gaudi_launch.app.saved_plan import SavedTraffic
-from gaudi_launch.app.tune import TuneTrial
-from gaudi_launch.app.tune_candidates import TuneCandidate
-from gaudi_launch.app.tune_state import TuneFigure, TuneStart, TuneState
-from gaudi_launch.bench.replay import Going
-from gaudi_launch.bench.run_file import BenchRun
-from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.messages import message
-from gaudi_launch.performance import learned
-from gaudi_launch.performance.balance import balanced
-from gaudi_launch.services.state.registry import services
+from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.core.base.messages import message
+from gaudi_launch.core.launch.options import LaunchOptions
+from gaudi_launch.core.launch.report import Silent
+from gaudi_launch.core.launch.saved_plan import SavedTraffic
+from gaudi_launch.core.predict import learned
+from gaudi_launch.core.predict.balance import balanced
+from gaudi_launch.core.services.state.registry import services
+from gaudi_launch.extensions.bench.replay import Going
+from gaudi_launch.extensions.bench.run_file import BenchRun
+from gaudi_launch.extensions.bench.tune import case as tune
+from gaudi_launch.extensions.bench.tune.candidates import TuneCandidate
+from gaudi_launch.extensions.bench.tune.case import TuneTrial
+from gaudi_launch.extensions.bench.tune.state import TuneFigure, TuneStart, TuneState
 from tests.support.processes import timed_python
 from tests.support.refusals import refused
 from tests.support.serve import machine, write_model

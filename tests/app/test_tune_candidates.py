@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from gaudi_launch.app.options import LaunchOptions
-from gaudi_launch.app.tune_candidates import candidates
-from gaudi_launch.errors import ExitCode
+from gaudi_launch.core.base.errors import ExitCode
+from gaudi_launch.core.launch.options import LaunchOptions
+from gaudi_launch.extensions.bench.tune.candidates import candidates
 from tests.support.refusals import failing
 
 pytestmark = pytest.mark.usefixtures("plain_english")

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_launch.app import tune_state
-from gaudi_launch.app.options import LaunchOptions
-from gaudi_launch.app.saved_plan import SavedTraffic
-from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.paths import state_dir
+from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.core.base.paths import state_dir
+from gaudi_launch.core.launch.options import LaunchOptions
+from gaudi_launch.core.launch.saved_plan import SavedTraffic
+from gaudi_launch.extensions.bench.tune import state as tune_state
 
 pytestmark = pytest.mark.usefixtures("plain_english")
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from gaudi_launch.app.waiting import ended
-from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.services.state.registry import ServiceRecord
+from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.core.launch.waiting import ended
+from gaudi_launch.core.services.state.registry import ServiceRecord
 
 STATE = {
     "name": "chat",

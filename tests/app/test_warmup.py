@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 
-from gaudi_launch.app import warmup
-from gaudi_launch.app.options import LaunchOptions
-from gaudi_launch.app.warmup import WarmupRequest, ask_of, read
-from gaudi_launch.buckets.optimiser.padding_cost import score
-from gaudi_launch.buckets.optimiser.workload_mix import expect
-from gaudi_launch.buckets.strategies import Judged
-from gaudi_launch.errors import ExitCode
-from gaudi_launch.messages import message
-from gaudi_launch.performance.learned import LearnedConstants, SpeedMeasurement, write_learned
-from gaudi_launch.performance.simulator import simulate
+from gaudi_launch.commands.warmup import case as warmup
+from gaudi_launch.commands.warmup.case import WarmupRequest, ask_of, read
+from gaudi_launch.core.base.errors import ExitCode
+from gaudi_launch.core.base.messages import message
+from gaudi_launch.core.buckets.optimiser.padding_cost import score
+from gaudi_launch.core.buckets.optimiser.workload_mix import expect
+from gaudi_launch.core.buckets.strategies import Judged
+from gaudi_launch.core.launch.options import LaunchOptions
+from gaudi_launch.core.predict.learned import LearnedConstants, SpeedMeasurement, write_learned
+from gaudi_launch.core.predict.simulator import simulate
 from tests.support.refusals import refused
 
 pytestmark = pytest.mark.usefixtures("plain_english")

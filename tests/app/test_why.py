@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_launch.app.why import why
+from gaudi_launch.core.services.why import why
 from tests.support.drifted_engine import drifted_engine
 
 TEXT = """INFO 11-22 10:00:00 [api_server.py:1] vLLM API server version 0.26.0

@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from gaudi_launch.bench import run_file
 from gaudi_launch.cli.main import run
-from gaudi_launch.paths import state_dir
+from gaudi_launch.core.base.paths import state_dir
+from gaudi_launch.extensions.bench import run_file
 from tests.support.plots import needs_matplotlib, size_of, texts
 from tests.support.service_record import service
 from tests.support.stand_in_server import FIXED, KEY, serving

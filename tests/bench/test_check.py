@@ -8,14 +8,15 @@ from typing import Any
 
 import pytest
 
-from gaudi_launch.bench import check, protocols
-from gaudi_launch.bench.check import NAMES, edge
-from gaudi_launch.bench.check_rows import CheckRow
-from gaudi_launch.bench.client import Client, ServerError
-from gaudi_launch.bench.server import ServerFacts
 from gaudi_launch.cli.main import run
-from gaudi_launch.messages import Message, message
-from gaudi_launch.services.endpoint import Target
+from gaudi_launch.core.base.messages import Message, message
+from gaudi_launch.core.services.endpoint import Target
+from gaudi_launch.extensions.bench import protocols
+from gaudi_launch.extensions.bench.check import checks as check
+from gaudi_launch.extensions.bench.check.checks import NAMES, edge
+from gaudi_launch.extensions.bench.check.rows import CheckRow
+from gaudi_launch.extensions.bench.client import Client, ServerError
+from gaudi_launch.extensions.bench.server import ServerFacts
 from tests.support.scripted_client import ScriptedClient
 from tests.support.service_record import service
 from tests.support.stand_in_server import FIXED, serving

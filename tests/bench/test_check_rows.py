@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from gaudi_launch.bench.check_rows import CheckRow, failed
-from gaudi_launch.bench.client import ServerError
-from gaudi_launch.messages import Message, message
+from gaudi_launch.core.base.messages import Message, message
+from gaudi_launch.extensions.bench.check.rows import CheckRow, failed
+from gaudi_launch.extensions.bench.client import ServerError
 
 
 @pytest.mark.parametrize(

@@ -15,9 +15,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gaudi_launch.bench import protocols, server
-from gaudi_launch.bench.client import Client, Reply, ServerError
-from gaudi_launch.bench.server_sent_events import Events
+from gaudi_launch.extensions.bench import protocols, server
+from gaudi_launch.extensions.bench.client import Client, Reply, ServerError
+from gaudi_launch.extensions.bench.server_sent_events import Events
 from tests.support.stand_in_server import KEY, serving
 from tests.support.waiting import GENEROUS, unused_port
 

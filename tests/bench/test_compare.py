@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from gaudi_launch.bench import compare
-from gaudi_launch.bench.compare import ComparedFigure, doubts
-from gaudi_launch.bench.run_file import BenchRun, Sample
-from gaudi_launch.bench.statistics import summary
-from gaudi_launch.messages import message
+from gaudi_launch.core.base.messages import message
+from gaudi_launch.extensions.bench import compare
+from gaudi_launch.extensions.bench.compare import ComparedFigure, doubts
+from gaudi_launch.extensions.bench.run_file import BenchRun, Sample
+from gaudi_launch.extensions.bench.statistics import summary
 
 
 def run(*, count: int = 6, ttft: float = 1.0, **facts: Any) -> BenchRun:

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from gaudi_launch.bench import protocols, server
-from gaudi_launch.bench.client import Client
-from gaudi_launch.bench.conversation import Conversation
-from gaudi_launch.bench.protocols import ModelAnswer, Prompt
+from gaudi_launch.extensions.bench import protocols, server
+from gaudi_launch.extensions.bench.client import Client
+from gaudi_launch.extensions.bench.conversation import Conversation
+from gaudi_launch.extensions.bench.protocols import ModelAnswer, Prompt
 
 SERVED = server.ServerFacts("m", ("m",))
 CLIENT = Client("http://a:1")

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gaudi_launch import interrupt
-from gaudi_launch.bench import external_tools
-from gaudi_launch.bench.external_tools import ToolLoad
 from gaudi_launch.cli.main import run
-from gaudi_launch.errors import ExitCode
+from gaudi_launch.core.base import interrupt
+from gaudi_launch.core.base.errors import ExitCode
+from gaudi_launch.extensions.bench import external_tools
+from gaudi_launch.extensions.bench.external_tools import ToolLoad
 from tests.support.places import DATA
 from tests.support.refusals import failing
 from tests.support.stand_in_server import KEY, serving

@@ -13,12 +13,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gaudi_launch.bench import plot, run_file, statistics
-from gaudi_launch.bench.compare import ComparedFigure, compare, doubts
-from gaudi_launch.bench.run_file import BenchRun, BenchWorkload, Sample, WorkloadRequest
-from gaudi_launch.bench.workload import from_trace, made_up, within
-from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.messages import set_language
+from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.core.base.messages import set_language
+from gaudi_launch.extensions.bench import plot, run_file, statistics
+from gaudi_launch.extensions.bench.compare import ComparedFigure, compare, doubts
+from gaudi_launch.extensions.bench.run_file import BenchRun, BenchWorkload, Sample, WorkloadRequest
+from gaudi_launch.extensions.bench.workload import from_trace, made_up, within
 from tests.support.plots import needs_matplotlib, size_of, texts
 from tests.support.refusals import failing
 

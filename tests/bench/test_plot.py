@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from gaudi_launch.bench.plot import titles
-from gaudi_launch.bench.run_file import BenchRun
-from gaudi_launch.messages import set_language
-from gaudi_launch.plotting import label
+from gaudi_launch.core.base.messages import set_language
+from gaudi_launch.core.base.plotting import label
+from gaudi_launch.extensions.bench.plot import titles
+from gaudi_launch.extensions.bench.run_file import BenchRun
 
 
 def test_the_titles_name_models_times_and_the_load() -> None:

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from gaudi_launch.bench import pooling
-from gaudi_launch.bench.client import ServerError
 from gaudi_launch.cli.main import run
+from gaudi_launch.extensions.bench import pooling
+from gaudi_launch.extensions.bench.client import ServerError
 from tests.support.scripted_client import ScriptedClient
 from tests.support.stand_in_server import FIXED, serving
 

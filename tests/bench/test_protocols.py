@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from gaudi_launch.bench import protocols
-from gaudi_launch.bench.client import ServerError
-from gaudi_launch.bench.protocols import ModelAnswer, Prompt, ask_one, body
+from gaudi_launch.extensions.bench import protocols
+from gaudi_launch.extensions.bench.client import ServerError
+from gaudi_launch.extensions.bench.protocols import ModelAnswer, Prompt, ask_one, body
 from tests.support.scripted_client import Piece, ScriptedClient, sent_event
 
 MESSAGES = ({"role": "system", "content": "be brief"}, {"role": "user", "content": "hi"})

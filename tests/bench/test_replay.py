@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from gaudi_launch.bench import replay, server
-from gaudi_launch.bench.client import Client
-from gaudi_launch.bench.replay import Way
-from gaudi_launch.bench.run_file import BenchWorkload, WorkloadRequest
+from gaudi_launch.extensions.bench import replay, server
+from gaudi_launch.extensions.bench.client import Client
+from gaudi_launch.extensions.bench.replay import Way
+from gaudi_launch.extensions.bench.run_file import BenchWorkload, WorkloadRequest
 
 
 def test_a_fault_of_our_own_is_not_a_failed_request() -> None:

@@ -7,8 +7,8 @@ import resource
 
 import pytest
 
-from gaudi_launch.bench import run
-from gaudi_launch.bench.run import child_environment
+from gaudi_launch.extensions.bench import run
+from gaudi_launch.extensions.bench.run import child_environment
 
 
 @pytest.mark.parametrize("error", [OSError("no"), ValueError("no")])

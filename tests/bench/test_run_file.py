@@ -7,12 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_launch.bench.run_file import (
-    BenchRun,
-    Sample,
-    load,
-)
-from gaudi_launch.errors import ExitCode
+from gaudi_launch.core.base.errors import ExitCode
+from gaudi_launch.extensions.bench.run_file import BenchRun, Sample, load
 from tests.support.refusals import failing
 
 GOOD = {"at": 0, "sent": 0, "wanted_input": 1, "wanted_output": 1}

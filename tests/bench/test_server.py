@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from gaudi_launch.bench.client import ServerError
-from gaudi_launch.bench.server import (
+from gaudi_launch.extensions.bench.client import ServerError
+from gaudi_launch.extensions.bench.server import (
     Ruler,
     ServerFacts,
     find_form,

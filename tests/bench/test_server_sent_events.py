@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gaudi_launch.bench.server_sent_events import Events, TooLong
+from gaudi_launch.extensions.bench.server_sent_events import Events, TooLong
 
 MOST = 4 << 20
 

@@ -4,8 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from gaudi_launch.bench.run_file import Sample
-from gaudi_launch.bench.statistics import errors, latency, over_time, spread, summary, tpot, ttft
+from gaudi_launch.extensions.bench.run_file import Sample
+from gaudi_launch.extensions.bench.statistics import (
+    errors,
+    latency,
+    over_time,
+    spread,
+    summary,
+    tpot,
+    ttft,
+)
 
 GOOD = Sample(1.0, 1.25, 90, 5, 2.0, 4.0, (1.0, 1.0), 100, 5)
 # the server counts nothing

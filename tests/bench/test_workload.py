@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_launch.bench.run_file import BenchWorkload, WorkloadRequest
-from gaudi_launch.bench.workload import from_trace, made_up, within
-from gaudi_launch.errors import ExitCode
+from gaudi_launch.core.base.errors import ExitCode
+from gaudi_launch.extensions.bench.run_file import BenchWorkload, WorkloadRequest
+from gaudi_launch.extensions.bench.workload import from_trace, made_up, within
 from tests.support.refusals import failing
 
 

@@ -4,19 +4,26 @@ from __future__ import annotations
 
 import pytest
 
-from gaudi_launch.buckets.bucket_file import bucket_file, plan_for_engine
-from gaudi_launch.buckets.coverage import uncovered
-from gaudi_launch.buckets.engine_buckets import engine_buckets
-from gaudi_launch.buckets.families import CONTEXT_LADDER, EVERY_CONTEXT, FIXED_LENGTHS, PLAIN_GRID
-from gaudi_launch.buckets.lookup import BucketTable
-from gaudi_launch.buckets.optimiser.bucket_planner import (
-    BucketGoal,
-    plan,
-    script_grid,
+from gaudi_launch.core.buckets.bucket_file import bucket_file, plan_for_engine
+from gaudi_launch.core.buckets.coverage import uncovered
+from gaudi_launch.core.buckets.engine_buckets import engine_buckets
+from gaudi_launch.core.buckets.families import (
+    CONTEXT_LADDER,
+    EVERY_CONTEXT,
+    FIXED_LENGTHS,
+    PLAIN_GRID,
 )
-from gaudi_launch.buckets.strategies import Judged, Strategy, arguments_of, judge, script_ranges
-from gaudi_launch.performance.limits import CoverageQuestion
-from gaudi_launch.performance.step_time import ONE_CARD_8B
+from gaudi_launch.core.buckets.lookup import BucketTable
+from gaudi_launch.core.buckets.optimiser.bucket_planner import BucketGoal, plan, script_grid
+from gaudi_launch.core.buckets.strategies import (
+    Judged,
+    Strategy,
+    arguments_of,
+    judge,
+    script_ranges,
+)
+from gaudi_launch.core.predict.limits import CoverageQuestion
+from gaudi_launch.core.predict.step_time import ONE_CARD_8B
 from tests.support.traces import limits, made_up
 
 

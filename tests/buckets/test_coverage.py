@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gaudi_launch.buckets.bucket_list import Bucket, Buckets
-from gaudi_launch.buckets.coverage import prove, uncovered
+from gaudi_launch.core.buckets.bucket_list import Bucket, Buckets
+from gaudi_launch.core.buckets.coverage import prove, uncovered
 from tests.support.traces import limits
 
 # prompts: one of 512 tokens or two of 256; sequences have up to four blocks of the ten

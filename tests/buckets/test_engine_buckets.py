@@ -8,24 +8,24 @@ from typing import Any
 
 import pytest
 
-from gaudi_launch.buckets.bucket_list import BucketError
-from gaudi_launch.buckets.engine_buckets import (
+from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.core.base.messages import LANGUAGES, catalogue
+from gaudi_launch.core.buckets.bucket_list import BucketError
+from gaudi_launch.core.buckets.engine_buckets import (
     algorithm_of,
     count,
     engine_buckets,
     engine_model,
     lookups,
 )
-from gaudi_launch.buckets.families import (
+from gaudi_launch.core.buckets.families import (
     CONTEXT_LADDER,
     EVERY_CONTEXT,
     FAMILIES,
     FIXED_LENGTHS,
     PLAIN_GRID,
 )
-from gaudi_launch.buckets.lookup import Lookup
-from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.messages import LANGUAGES, catalogue
+from gaudi_launch.core.buckets.lookup import Lookup
 from tests.support.bucket_parity import FAMILY_OF, RECORDED, recorded_files, records
 from tests.support.refusals import failing
 

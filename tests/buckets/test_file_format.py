@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gaudi_launch.buckets.bucket_list import BucketError, Buckets
-from gaudi_launch.buckets.engine_buckets import engine_buckets
-from gaudi_launch.buckets.families import CONTEXT_LADDER
-from gaudi_launch.buckets.file_format import read
+from gaudi_launch.core.buckets.bucket_list import BucketError, Buckets
+from gaudi_launch.core.buckets.engine_buckets import engine_buckets
+from gaudi_launch.core.buckets.families import CONTEXT_LADDER
+from gaudi_launch.core.buckets.file_format import read
 
 ARGS = {
     "max_num_seqs": 16,

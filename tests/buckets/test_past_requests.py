@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gaudi_launch.buckets.past_requests import (
+from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.core.buckets.past_requests import (
     INPUT_COLUMNS,
     OUTPUT_COLUMNS,
     TIME_COLUMNS,
@@ -20,7 +21,6 @@ from gaudi_launch.buckets.past_requests import (
     parse_metrics,
     read_workload,
 )
-from gaudi_launch.errors import ExitCode, LaunchError
 from tests.support.places import TOP
 from tests.support.refusals import failing
 

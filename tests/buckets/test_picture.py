@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from gaudi_launch.buckets.optimiser.bucket_planner import plan
-from gaudi_launch.buckets.picture import heat, picture
-from gaudi_launch.messages import set_language
-from gaudi_launch.performance.step_time import ONE_CARD_8B
+from gaudi_launch.commands.warmup.picture import heat, picture
+from gaudi_launch.core.base.messages import set_language
+from gaudi_launch.core.buckets.optimiser.bucket_planner import plan
+from gaudi_launch.core.predict.step_time import ONE_CARD_8B
 from tests.support.plots import needs_matplotlib, size_of, texts
 from tests.support.traces import limits
 

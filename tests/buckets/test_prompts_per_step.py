@@ -8,19 +8,19 @@ from typing import Any
 
 import pytest
 
-from gaudi_launch.buckets import prompts_per_step as module
-from gaudi_launch.buckets.families import CONTEXT_LADDER, PLAIN_GRID
-from gaudi_launch.buckets.optimiser.bucket_planner import BucketGoal
-from gaudi_launch.buckets.prompts_per_step import (
+from gaudi_launch.core.base.messages import message
+from gaudi_launch.core.buckets import prompts_per_step as module
+from gaudi_launch.core.buckets.families import CONTEXT_LADDER, PLAIN_GRID
+from gaudi_launch.core.buckets.optimiser.bucket_planner import BucketGoal
+from gaudi_launch.core.buckets.prompts_per_step import (
     PromptsChoice,
     Tried,
     choose_prompts,
     counts,
     used_row,
 )
-from gaudi_launch.messages import message
-from gaudi_launch.performance.limits import CoverageQuestion, EngineLimits
-from gaudi_launch.performance.step_time import ONE_CARD_8B
+from gaudi_launch.core.predict.limits import CoverageQuestion, EngineLimits
+from gaudi_launch.core.predict.step_time import ONE_CARD_8B
 
 SHORT, LONG = (30, 128, 4, 32), (30, 2000, 20, 300)
 

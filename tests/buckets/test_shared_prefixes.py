@@ -5,13 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from gaudi_launch.buckets.past_requests import read_past
-from gaudi_launch.buckets.shared_prefixes import (
-    PrefixColumns,
-    columns_of,
-    shared_prefixes,
-)
-from gaudi_launch.performance.load import SharedPrefix
+from gaudi_launch.core.buckets.past_requests import read_past
+from gaudi_launch.core.buckets.shared_prefixes import PrefixColumns, columns_of, shared_prefixes
+from gaudi_launch.core.predict.load import SharedPrefix
 
 
 def test_hashes_and_measured_hits_are_read_in_every_form() -> None:

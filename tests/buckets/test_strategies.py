@@ -6,13 +6,10 @@ from typing import Any
 
 import pytest
 
-from gaudi_launch.buckets import strategies as module
-from gaudi_launch.buckets.bucket_list import BucketError, Buckets
-from gaudi_launch.buckets.families import (
-    CONTEXT_LADDER,
-    PLAIN_GRID,
-)
-from gaudi_launch.buckets.strategies import (
+from gaudi_launch.core.buckets import strategies as module
+from gaudi_launch.core.buckets.bucket_list import BucketError, Buckets
+from gaudi_launch.core.buckets.families import CONTEXT_LADDER, PLAIN_GRID
+from gaudi_launch.core.buckets.strategies import (
     Judged,
     Strategy,
     arguments_of,
@@ -20,7 +17,7 @@ from gaudi_launch.buckets.strategies import (
     script_ranges,
     strategies,
 )
-from gaudi_launch.performance.step_time import ONE_CARD_8B
+from gaudi_launch.core.predict.step_time import ONE_CARD_8B
 from tests.support.traces import limits
 
 BOUNDS = limits()

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from gaudi_launch.buckets.warmup_time import (
+from gaudi_launch.core.base.messages import message
+from gaudi_launch.core.buckets.warmup_time import (
     Measured,
     WarmupClass,
     per_graph,
@@ -17,8 +18,7 @@ from gaudi_launch.buckets.warmup_time import (
     times,
     warmup_class,
 )
-from gaudi_launch.messages import message
-from gaudi_launch.models.model import Model
+from gaudi_launch.core.models.model import Model
 
 
 def test_published() -> None:

@@ -13,10 +13,10 @@ import pytest
 
 from gaudi_launch.cli import completion
 from gaudi_launch.cli.completion import TypedWords, joined_words, values_of
-from gaudi_launch.engines.registry import names
-from gaudi_launch.host.accelerators import accelerators
-from gaudi_launch.host.simulated import NAMES
-from gaudi_launch.profiles import profiles
+from gaudi_launch.core.engines.registry import names
+from gaudi_launch.core.host.accelerators import accelerators
+from gaudi_launch.core.host.simulated import NAMES
+from gaudi_launch.core.planning.profiles import profiles
 from tests.support.help_texts import all_commands
 from tests.support.machines import write_stub
 

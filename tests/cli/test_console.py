@@ -8,7 +8,7 @@ import pytest
 from rich.text import Text
 
 from gaudi_launch.cli import console
-from gaudi_launch.messages import set_language
+from gaudi_launch.core.base.messages import set_language
 from tests.support.cli import output
 
 pytestmark = pytest.mark.usefixtures("plain_english")

@@ -7,8 +7,11 @@ from typing import Any
 
 import pytest
 
-from gaudi_launch.app import kube, stack, top, waiting
-from gaudi_launch.cli.views import stack_logs
+from gaudi_launch.core.launch import waiting
+from gaudi_launch.extensions.kubernetes.kube import case as kube
+from gaudi_launch.extensions.stack import case as stack
+from gaudi_launch.extensions.stack import logs_view as stack_logs
+from gaudi_launch.extensions.watch.top import case as top
 from tests.support.cli import output
 
 pytestmark = pytest.mark.usefixtures("plain_english")

@@ -27,13 +27,13 @@ from typing import Any
 import pytest
 import typer
 
-from gaudi_launch.app import prepare
-from gaudi_launch.app.options import LaunchOptions
 from gaudi_launch.cli.examples import examples
 from gaudi_launch.cli.main import run
-from gaudi_launch.engines.vllm_cpu import install as cpu_install
-from gaudi_launch.host.simulated import write_tree
-from gaudi_launch.locks import try_ofd
+from gaudi_launch.core.base.locks import try_ofd
+from gaudi_launch.core.engines.vllm_cpu import install as cpu_install
+from gaudi_launch.core.host.simulated import write_tree
+from gaudi_launch.core.launch import prepare
+from gaudi_launch.core.launch.options import LaunchOptions
 from tests.support.doctor_cases import remedies_commands
 from tests.support.help_texts import all_commands
 from tests.support.local_hub import Hub
@@ -282,18 +282,22 @@ def planned(options: LaunchOptions, *_: Any) -> None:
 
 def prepared(line: str, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Make what only this command needs, and keep it from starting or ending anything."""
-    monkeypatch.setattr("gaudi_launch.app.serve.start", planned)
+    monkeypatch.setattr("gaudi_launch.core.launch.serve.start", planned)
     # tune starts services by this module, which has the function under its own name
-    monkeypatch.setattr("gaudi_launch.app.service.start", planned)
-    monkeypatch.setattr("gaudi_launch.app.prepare.CheckedPlan.refuse", lambda *_, **__: None)
-    monkeypatch.setattr("gaudi_launch.app.stop.restart", lambda name, *_: None)
+    monkeypatch.setattr("gaudi_launch.core.launch.service.start", planned)
+    monkeypatch.setattr(
+        "gaudi_launch.core.launch.prepare.CheckedPlan.refuse", lambda *_, **__: None
+    )
+    monkeypatch.setattr("gaudi_launch.core.launch.stop.restart", lambda name, *_: None)
     # gradio takes seconds to import: tests/cli/commands/test_webui.py has the page
-    monkeypatch.setattr("gaudi_launch.kubernetes.pods.chat_page.serve", lambda *_: None)
+    monkeypatch.setattr("gaudi_launch.extensions.kubernetes.pods.chat_page.serve", lambda *_: None)
     if "setup" in line and "--rollback" in line:
         two_versions(place, monkeypatch)
     for name in ("_collect_engine", "_collect_launcher"):
-        monkeypatch.setattr(f"gaudi_launch.app.offline_pack.{name}", lambda order, reporter: None)
-    monkeypatch.setattr("gaudi_launch.app.offline._install_engine", lambda *_: "python")
+        monkeypatch.setattr(
+            f"gaudi_launch.extensions.offline.pack.{name}", lambda order, reporter: None
+        )
+    monkeypatch.setattr("gaudi_launch.extensions.offline.case._install_engine", lambda *_: "python")
     if line == "gaudi-launch why":
         failed = place / "state/gaudi-launch/services/failed"
         failed.mkdir()

@@ -9,8 +9,8 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from gaudi_launch.cli.launch_panel import LaunchPanel
-from gaudi_launch.messages import set_language
-from gaudi_launch.services.log.follow import LaunchPhase, LaunchProgress
+from gaudi_launch.core.base.messages import set_language
+from gaudi_launch.core.services.log.follow import LaunchPhase, LaunchProgress
 from tests.support.cli import golden
 
 WARMING = LaunchProgress(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gaudi_launch.cli.live_screen import split_keys
+from gaudi_launch.extensions.watch.top.live_screen import split_keys
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,8 @@ from types import ModuleType
 import pytest
 
 from gaudi_launch.cli.main import _launch_error, run
-from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.host.simulated import write_tree
+from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.core.host.simulated import write_tree
 from tests.support.machines import use
 from tests.support.places import TOP
 from tests.support.serve import write_model

@@ -7,7 +7,7 @@ import shlex
 
 import pytest
 
-from gaudi_launch.errors import ExitCode
+from gaudi_launch.core.base.errors import ExitCode
 from tests.support.cli import output
 from tests.support.every_case import EVERY_CASE
 

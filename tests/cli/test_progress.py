@@ -9,11 +9,11 @@ import sys
 
 import pytest
 
-from gaudi_launch.bench.replay import Going
 from gaudi_launch.cli import progress
 from gaudi_launch.cli.progress import LaunchBar, ProgressDisplay, ProgressState
-from gaudi_launch.cli.views.bench import Watching
-from gaudi_launch.services.log.follow import LaunchProgress
+from gaudi_launch.core.services.log.follow import LaunchProgress
+from gaudi_launch.extensions.bench.replay import Going
+from gaudi_launch.extensions.bench.view import Watching
 
 
 class Clock:
@@ -89,7 +89,7 @@ def test_a_run_says_that_it_prepares_and_then_how_far_it_is(
 
 _LAUNCH_ON_TERMINAL = """
 from gaudi_launch.cli.progress import LaunchBar
-from gaudi_launch.services.log.follow import LaunchProgress
+from gaudi_launch.core.services.log.follow import LaunchProgress
 bar = LaunchBar("expected time")
 bar.note("a sentence of several words that is longer than the terminal is wide")
 bar.open()

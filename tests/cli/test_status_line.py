@@ -10,13 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_launch.app import machine, steps
-from gaudi_launch.host import machine as host_machine
-from gaudi_launch.messages import Message, message
+from gaudi_launch.core.base import steps
+from gaudi_launch.core.base.messages import Message, message
+from gaudi_launch.core.host import machine as host_machine
+from gaudi_launch.core.launch import machine
 
 _PROGRAM = """
 import sys, time
-from gaudi_launch.app.steps import shown_by, step
+from gaudi_launch.core.base.steps import shown_by, step
 from gaudi_launch.cli.console import say
 from gaudi_launch.cli.status_line import status_line
 with shown_by(status_line.show):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gaudi_launch.cli.top_state import TopState, press
-from gaudi_launch.messages import set_language
+from gaudi_launch.core.base.messages import set_language
+from gaudi_launch.extensions.watch.top.state import TopState, press
 from tests.support.watched import HOST, SILENT, state_of
 
 

@@ -12,8 +12,8 @@ import pytest
 from gaudi_launch.cli.foreign_commands import _OURS
 from gaudi_launch.cli.main import COMMANDS, run
 from gaudi_launch.cli.nearest import nearest, suggestion
-from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.messages import set_language
+from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.core.base.messages import set_language
 
 CHINESE = re.compile(r"[\u4e00-\u9fff]")
 

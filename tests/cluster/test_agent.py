@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from gaudi_launch.cluster import agent
+from gaudi_launch.core.hosts import agent
 
 # its first thread ends, another continues
 THREAD = """

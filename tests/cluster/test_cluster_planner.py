@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from gaudi_launch.cluster import cluster_planner
-from gaudi_launch.cluster.cluster_planner import plan_cluster
-from gaudi_launch.cluster.differences import Seen
-from gaudi_launch.cluster.layout import LayoutOptions
-from gaudi_launch.cluster.parts import Cluster
-from gaudi_launch.engines import registry
-from gaudi_launch.errors import ExitCode
-from gaudi_launch.host.simulated import make
-from gaudi_launch.planning.memory import memory_for
-from gaudi_launch.planning.request import Request
+from gaudi_launch.core.base.errors import ExitCode
+from gaudi_launch.core.engines import registry
+from gaudi_launch.core.host.simulated import make
+from gaudi_launch.core.hosts import cluster_planner
+from gaudi_launch.core.hosts.cluster_planner import plan_cluster
+from gaudi_launch.core.hosts.differences import Seen
+from gaudi_launch.core.hosts.layout import LayoutOptions
+from gaudi_launch.core.hosts.parts import Cluster
+from gaudi_launch.core.planning.memory import memory_for
+from gaudi_launch.core.planning.request import Request
 from tests.support.scripted_hosts import GONE, failed, member
 
 HOST = make("hls2")

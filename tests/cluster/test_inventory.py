@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gaudi_launch.cluster.inventory import Member, parse_hosts, parse_inventory, read_inventory
-from gaudi_launch.cluster.steps import ssh_words
-from gaudi_launch.errors import LaunchError
+from gaudi_launch.core.base.errors import LaunchError
+from gaudi_launch.core.hosts.inventory import Member, parse_hosts, parse_inventory, read_inventory
+from gaudi_launch.core.hosts.steps import ssh_words
 from tests.support.refusals import raising
 
 

@@ -6,17 +6,17 @@ from dataclasses import replace
 
 import pytest
 
-from gaudi_launch.cluster.differences import FolderFacts, HostDifference, Seen, compare
-from gaudi_launch.cluster.inventory import Member
-from gaudi_launch.cluster.layout import GAUDI_README, Layout, LayoutOptions, choose
-from gaudi_launch.engines.detect import Installed
-from gaudi_launch.engines.registry import find
-from gaudi_launch.errors import LaunchError
-from gaudi_launch.host.hardware import Host, Interface
-from gaudi_launch.host.simulated import make
-from gaudi_launch.messages import message
-from gaudi_launch.models.model import Model
-from gaudi_launch.profiles import known_model
+from gaudi_launch.core.base.errors import LaunchError
+from gaudi_launch.core.base.messages import message
+from gaudi_launch.core.engines.detect import Installed
+from gaudi_launch.core.engines.registry import find
+from gaudi_launch.core.host.hardware import Host, Interface
+from gaudi_launch.core.host.simulated import make
+from gaudi_launch.core.hosts.differences import FolderFacts, HostDifference, Seen, compare
+from gaudi_launch.core.hosts.inventory import Member
+from gaudi_launch.core.hosts.layout import GAUDI_README, Layout, LayoutOptions, choose
+from gaudi_launch.core.models.model import Model
+from gaudi_launch.core.planning.profiles import known_model
 from tests.support.refusals import raising
 
 R1, V22 = find("deepseek_r1"), find("vllm-fork@1.22")

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from gaudi_launch.cluster.lifecycle import State, status, up
-from gaudi_launch.cluster.parts import Cluster
-from gaudi_launch.cluster.readiness import Waits
-from gaudi_launch.cluster.state import FILE_NAME, RunningCluster, running_of
-from gaudi_launch.cluster.steps import Copy, HostStep
-from gaudi_launch.errors import ExitCode
-from gaudi_launch.messages import Message, message
+from gaudi_launch.core.base.errors import ExitCode
+from gaudi_launch.core.base.messages import Message, message
+from gaudi_launch.core.hosts.parts import Cluster
+from gaudi_launch.core.hosts.steps import Copy, HostStep
+from gaudi_launch.extensions.cluster.lifecycle import State, status, up
+from gaudi_launch.extensions.cluster.readiness import Waits
+from gaudi_launch.extensions.cluster.state import FILE_NAME, RunningCluster, running_of
 from tests.support.scripted_hosts import (
     GONE,
     WHY,

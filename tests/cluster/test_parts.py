@@ -7,10 +7,16 @@ from typing import Any
 
 import pytest
 
-from gaudi_launch.cluster.differences import Seen
-from gaudi_launch.cluster.inventory import Member
-from gaudi_launch.cluster.layout import GAUDI_README, Layout
-from gaudi_launch.cluster.parts import (
+from gaudi_launch.core.base.errors import ExitCode
+from gaudi_launch.core.base.messages import Message, message
+from gaudi_launch.core.engines.detect import Installed
+from gaudi_launch.core.host.hardware import Host, Interface
+from gaudi_launch.core.host.machine import SIMULATED
+from gaudi_launch.core.host.simulated import make
+from gaudi_launch.core.hosts.differences import Seen
+from gaudi_launch.core.hosts.inventory import Member
+from gaudi_launch.core.hosts.layout import GAUDI_README, Layout
+from gaudi_launch.core.hosts.parts import (
     Addresses,
     Cluster,
     ClusterEngine,
@@ -22,14 +28,8 @@ from gaudi_launch.cluster.parts import (
     reach,
     with_own_address,
 )
-from gaudi_launch.engines.detect import Installed
-from gaudi_launch.errors import ExitCode
-from gaudi_launch.host.hardware import Host, Interface
-from gaudi_launch.host.machine import SIMULATED
-from gaudi_launch.host.simulated import make
-from gaudi_launch.messages import Message, message
-from gaudi_launch.planning.engine import Spread
-from gaudi_launch.planning.plan import (
+from gaudi_launch.core.planning.engine import Spread
+from gaudi_launch.core.planning.plan import (
     Command,
     EngineIdentity,
     Overridden,

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from gaudi_launch.cluster import readiness
-from gaudi_launch.cluster.readiness import Waits, log_of, wait_ready
-from gaudi_launch.cluster.state import RunningCluster, running_of
-from gaudi_launch.errors import ExitCode
-from gaudi_launch.messages import Message
+from gaudi_launch.core.base.errors import ExitCode
+from gaudi_launch.core.base.messages import Message
+from gaudi_launch.extensions.cluster import readiness
+from gaudi_launch.extensions.cluster.readiness import Waits, log_of, wait_ready
+from gaudi_launch.extensions.cluster.state import RunningCluster, running_of
 from tests.support.scripted_hosts import GONE, Request, cluster, failed, gone, member, scripted
 
 READY = {"ready": True, "stage": "", "detail": "", "model": "m"}
@@ -45,7 +45,7 @@ def waiting(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Waiting:
     found = Waiting(running, [tmp_path / "service.log"])
     clock = types.SimpleNamespace(monotonic=lambda: found.seconds)
     monkeypatch.setattr(readiness, "time", clock)
-    monkeypatch.setattr("gaudi_launch.interrupt.pause", found.pause)
+    monkeypatch.setattr("gaudi_launch.core.base.interrupt.pause", found.pause)
     return found
 
 

@@ -15,18 +15,26 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_launch.cluster import agent, lifecycle, ssh
-from gaudi_launch.cluster.differences import FolderFacts
-from gaudi_launch.cluster.inventory import Member
-from gaudi_launch.cluster.layout import Layout
-from gaudi_launch.cluster.parts import Cluster, ClusterEngine, Node
-from gaudi_launch.cluster.readiness import Waits, wait_ready
-from gaudi_launch.cluster.ssh import RemoteError
-from gaudi_launch.cluster.state import Part, Place, RunningCluster, remember, remembered, running_of
-from gaudi_launch.cluster.steps import HostStep, ssh_words
-from gaudi_launch.errors import LaunchError
-from gaudi_launch.messages import Message, message
-from gaudi_launch.planning.plan import Command, EngineIdentity, Placement, Plan
+from gaudi_launch.core.base.errors import LaunchError
+from gaudi_launch.core.base.messages import Message, message
+from gaudi_launch.core.hosts import agent, ssh
+from gaudi_launch.core.hosts.differences import FolderFacts
+from gaudi_launch.core.hosts.inventory import Member
+from gaudi_launch.core.hosts.layout import Layout
+from gaudi_launch.core.hosts.parts import Cluster, ClusterEngine, Node
+from gaudi_launch.core.hosts.ssh import RemoteError
+from gaudi_launch.core.hosts.steps import HostStep, ssh_words
+from gaudi_launch.core.planning.plan import Command, EngineIdentity, Placement, Plan
+from gaudi_launch.extensions.cluster import lifecycle
+from gaudi_launch.extensions.cluster.readiness import Waits, wait_ready
+from gaudi_launch.extensions.cluster.state import (
+    Part,
+    Place,
+    RunningCluster,
+    remember,
+    remembered,
+    running_of,
+)
 from tests.support.refusals import raising
 from tests.support.waiting import GENEROUS
 

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_launch.cluster import agent, ssh
-from gaudi_launch.cluster.differences import Seen
-from gaudi_launch.cluster.inventory import Member
-from gaudi_launch.cluster.ssh import RemoteError, no_connection
-from gaudi_launch.cluster.steps import ssh_words
-from gaudi_launch.messages import Message, message
+from gaudi_launch.core.base.messages import Message, message
+from gaudi_launch.core.hosts import agent, ssh
+from gaudi_launch.core.hosts.differences import Seen
+from gaudi_launch.core.hosts.inventory import Member
+from gaudi_launch.core.hosts.ssh import RemoteError, no_connection
+from gaudi_launch.core.hosts.steps import ssh_words
 from tests.support.scripted_hosts import member, scripted
 
 A = member("a")

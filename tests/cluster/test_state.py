@@ -8,8 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_launch.cluster.state import Part, Place, RunningCluster, remember, remembered, running_of
-from gaudi_launch.errors import ExitCode
+from gaudi_launch.core.base.errors import ExitCode
+from gaudi_launch.extensions.cluster.state import (
+    Part,
+    Place,
+    RunningCluster,
+    remember,
+    remembered,
+    running_of,
+)
 from tests.support.scripted_hosts import cluster, failed, member
 
 FIRST = Part((Place(member("a"), "10.0.0.1"), Place(member("b"), "10.0.0.2")), "http://10.0.0.1:1")

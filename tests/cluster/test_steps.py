@@ -14,16 +14,15 @@ from typing import Any
 import pytest
 
 from gaudi_launch.cli.main import run
-from gaudi_launch.cluster import steps
-from gaudi_launch.cluster.differences import FolderFacts, Seen
-from gaudi_launch.cluster.inventory import Member
-from gaudi_launch.cluster.layout import Layout
-from gaudi_launch.cluster.parts import (
-    Cluster,
-    ClusterEngine,
-    Node,
-)
-from gaudi_launch.cluster.steps import (
+from gaudi_launch.core.base.messages import message
+from gaudi_launch.core.host import snapshot
+from gaudi_launch.core.host.simulated import make
+from gaudi_launch.core.hosts import steps
+from gaudi_launch.core.hosts.differences import FolderFacts, Seen
+from gaudi_launch.core.hosts.inventory import Member
+from gaudi_launch.core.hosts.layout import Layout
+from gaudi_launch.core.hosts.parts import Cluster, ClusterEngine, Node
+from gaudi_launch.core.hosts.steps import (
     HostStep,
     copies,
     render,
@@ -31,10 +30,7 @@ from gaudi_launch.cluster.steps import (
     service_step,
     ssh_words,
 )
-from gaudi_launch.host import snapshot
-from gaudi_launch.host.simulated import make
-from gaudi_launch.messages import message
-from gaudi_launch.planning.plan import Command, EngineIdentity, Placement, Plan
+from gaudi_launch.core.planning.plan import Command, EngineIdentity, Placement, Plan
 
 WHY = message("cluster.as_asked")
 

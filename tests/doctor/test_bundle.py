@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_launch.doctor import bundle
-from gaudi_launch.doctor.bundle import Redactor
-from gaudi_launch.errors import LaunchError
-from gaudi_launch.paths import state_dir
+from gaudi_launch.commands.doctor import bundle
+from gaudi_launch.commands.doctor.bundle import Redactor
+from gaudi_launch.core.base.errors import LaunchError
+from gaudi_launch.core.base.paths import state_dir
 from tests.support.secret_forms import drawn_texts
 
 pytestmark = pytest.mark.usefixtures("own_folders")

@@ -9,16 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gaudi_launch.doctor import quick, runner
-from gaudi_launch.doctor.findings import Check, DoctorFacts, Verdict, Wants
-from gaudi_launch.doctor.releases import releases
-from gaudi_launch.doctor.runner import CHECKS, judge
-from gaudi_launch.errors import LaunchError
-from gaudi_launch.host import host_config as host_config
-from gaudi_launch.host import simulated
-from gaudi_launch.host.files import Imagined
-from gaudi_launch.host.read import assemble
-from gaudi_launch.messages import Message, message
+from gaudi_launch.core.base.errors import LaunchError
+from gaudi_launch.core.base.messages import Message, message
+from gaudi_launch.core.doctor import quick, runner
+from gaudi_launch.core.doctor.findings import Check, DoctorFacts, Verdict, Wants
+from gaudi_launch.core.doctor.releases import releases
+from gaudi_launch.core.doctor.runner import CHECKS, judge
+from gaudi_launch.core.host import host_config, simulated
+from gaudi_launch.core.host.files import Imagined
+from gaudi_launch.core.host.read import assemble
 from tests.support import doctor_machines as m
 from tests.support.cli import golden
 from tests.support.doctor_cases import BY_ID, CASES

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_launch.doctor import deep
-from gaudi_launch.doctor.findings import DoctorFacts, Finding
-from gaudi_launch.doctor.runner import CHECKS, judge
-from gaudi_launch.host.hardware import Holder
+from gaudi_launch.core.doctor import deep
+from gaudi_launch.core.doctor.findings import DoctorFacts, Finding
+from gaudi_launch.core.doctor.runner import CHECKS, judge
+from gaudi_launch.core.host.hardware import Holder
 from tests.support import doctor_machines as m
 
 BY_ID = {check.id: check for check in CHECKS}

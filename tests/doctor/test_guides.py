@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gaudi_launch.doctor import guides
-from gaudi_launch.doctor.runner import CHECKS, judge
+from gaudi_launch.core.doctor import guides
+from gaudi_launch.core.doctor.runner import CHECKS, judge
 from tests.support import doctor_machines as m
 
 

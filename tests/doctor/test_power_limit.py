@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_launch.doctor import journal, power_limit, remedies
-from gaudi_launch.doctor.power_limit import CapChange
-from gaudi_launch.errors import LaunchError
-from gaudi_launch.host import simulated, stub_hl_smi
-from gaudi_launch.host.hl_smi import HlSmiOutput
+from gaudi_launch.commands.doctor import remedies
+from gaudi_launch.core.base.errors import LaunchError
+from gaudi_launch.core.doctor import journal, power_limit
+from gaudi_launch.core.doctor.power_limit import CapChange
+from gaudi_launch.core.host import simulated, stub_hl_smi
+from gaudi_launch.core.host.hl_smi import HlSmiOutput
 
 pytestmark = pytest.mark.usefixtures("own_folders")
 

@@ -14,13 +14,14 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_launch.doctor import quick, remedies
-from gaudi_launch.doctor.journal import journal_path
-from gaudi_launch.doctor.remedies import Change, RemedyOutcome
-from gaudi_launch.errors import LaunchError
-from gaudi_launch.host import simulated
-from gaudi_launch.host.host_config import read_live
-from gaudi_launch.host.read import read_host
+from gaudi_launch.commands.doctor import remedies
+from gaudi_launch.commands.doctor.remedies import Change, RemedyOutcome
+from gaudi_launch.core.base.errors import LaunchError
+from gaudi_launch.core.doctor import quick
+from gaudi_launch.core.doctor.journal import journal_path
+from gaudi_launch.core.host import simulated
+from gaudi_launch.core.host.host_config import read_live
+from gaudi_launch.core.host.read import read_host
 from tests.support.places import TOP
 from tests.support.remedies import add_update_grub, plan
 from tests.support.waiting import GENEROUS
@@ -129,7 +130,7 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 from tests.support.remedies import add_update_grub, plan
-from gaudi_launch.doctor import remedies
+from gaudi_launch.core.doctor import remedies
 root, stop = Path(sys.argv[1]), int(sys.argv[2])
 seen = 0
 def step(word, change=None):

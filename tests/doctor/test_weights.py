@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from gaudi_launch.doctor.weights import read_weights
+from gaudi_launch.core.doctor.weights import read_weights
 
 
 def shard(path: Path, size: int = 16) -> None:

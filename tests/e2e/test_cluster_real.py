@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_launch.engines.vllm_cpu import install as cpu_install
+from gaudi_launch.core.engines.vllm_cpu import install as cpu_install
 from tests.e2e.two_hosts import Wire
 
 pytestmark = [pytest.mark.root, pytest.mark.e2e]

@@ -15,11 +15,11 @@ from urllib.request import ProxyHandler, build_opener
 import psutil
 import pytest
 
-from gaudi_launch.engines.ray_serve import install as ray_install
-from gaudi_launch.engines.ray_serve.engine import IN_RAY
-from gaudi_launch.engines.vllm_cpu import install as cpu_install
-from gaudi_launch.services import ray_status
-from gaudi_launch.services.state import registry
+from gaudi_launch.core.engines.vllm_cpu import install as cpu_install
+from gaudi_launch.core.services.state import registry
+from gaudi_launch.extensions.ray import install as ray_install
+from gaudi_launch.extensions.ray import ray_status
+from gaudi_launch.extensions.ray.engine import IN_RAY
 from tests.support.every_case import ONE_MORE_ENGINE
 from tests.support.real_engines import Serve, ask
 from tests.support.waiting import GENEROUS, until
@@ -227,6 +227,6 @@ print(json.dumps({place: sorted(kind.model_fields) for place, kind in kinds.item
         check=False,
     )
     assert theirs.returncode == 0, theirs.stderr
-    from gaudi_launch.engines.ray_serve.schema import KEYS
+    from gaudi_launch.extensions.ray.schema import KEYS
 
     assert json.loads(theirs.stdout) == {place: sorted(keys) for place, keys in KEYS.items()}

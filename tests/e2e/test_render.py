@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from gaudi_launch.services.probe import probe
+from gaudi_launch.core.services.probe import probe
 from tests.support.every_case import ONE_MORE_ENGINE
 from tests.support.waiting import GENEROUS, until
 

@@ -17,10 +17,10 @@ from urllib.request import ProxyHandler, build_opener
 
 import pytest
 
-from gaudi_launch.engines.simulated.engine import RUNTIME
-from gaudi_launch.engines.simulated.stand_in import Tokenizer, config_text, stand_in_config
-from gaudi_launch.models.model import Model
-from gaudi_launch.services.engine_counters import read_counters
+from gaudi_launch.core.models.model import Model
+from gaudi_launch.core.services.engine_counters import read_counters
+from gaudi_launch.extensions.simulated.engine import RUNTIME
+from gaudi_launch.extensions.simulated.stand_in import Tokenizer, config_text, stand_in_config
 from tests.support import trivial_engine
 from tests.support.every_case import ONE_MORE_ENGINE
 from tests.support.places import TOP

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from gaudi_launch.engines.simulated.engine import RUNTIME
+from gaudi_launch.extensions.simulated.engine import RUNTIME
 from tests.support.every_case import ONE_MORE_ENGINE
 
 pytestmark = pytest.mark.e2e

@@ -14,8 +14,8 @@ import psutil
 import pytest
 
 from gaudi_launch.cli.main import run
-from gaudi_launch.engines.vllm_cpu import install as cpu_install
-from gaudi_launch.host.simulated import write_tree
+from gaudi_launch.core.engines.vllm_cpu import install as cpu_install
+from gaudi_launch.core.host.simulated import write_tree
 from tests.e2e import gaudi_stand_in
 from tests.support.every_case import ONE_MORE_ENGINE
 from tests.support.options_table import UPSTREAM, parse

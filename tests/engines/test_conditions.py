@@ -8,25 +8,25 @@ from typing import Any
 
 import pytest
 
-from gaudi_launch.engines.conditions import (
+from gaudi_launch.core.base.errors import ExitCode
+from gaudi_launch.core.base.messages import catalogue, message
+from gaudi_launch.core.engines.conditions import (
     Condition,
     Launched,
     concerning,
     conditions,
     features_of,
 )
-from gaudi_launch.engines.registry import find
-from gaudi_launch.engines.support import releases, versions
-from gaudi_launch.engines.version_facts import names_of
-from gaudi_launch.errors import ExitCode
-from gaudi_launch.host import simulated
-from gaudi_launch.messages import catalogue, message
-from gaudi_launch.models.model import Model
-from gaudi_launch.planning.plan import Plan, variables_of
-from gaudi_launch.planning.planner import make_plan
-from gaudi_launch.planning.request import Request
-from gaudi_launch.profiles import known_model
-from gaudi_launch.services.diagnosis.signatures import signatures
+from gaudi_launch.core.engines.registry import find
+from gaudi_launch.core.engines.support import releases, versions
+from gaudi_launch.core.engines.version_facts import names_of
+from gaudi_launch.core.host import simulated
+from gaudi_launch.core.models.model import Model
+from gaudi_launch.core.planning.plan import Plan, variables_of
+from gaudi_launch.core.planning.planner import make_plan
+from gaudi_launch.core.planning.profiles import known_model
+from gaudi_launch.core.planning.request import Request
+from gaudi_launch.core.services.diagnosis.signatures import signatures
 from tests.support.refusals import failing
 
 QWEN, MOE, GDN = "Qwen/Qwen3-8B", "Qwen/Qwen3-30B-A3B", "Qwen/Qwen3.6-35B-A3B"

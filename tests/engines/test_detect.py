@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gaudi_launch.engines.detect import Installed, detect, parse, question
-from gaudi_launch.engines.registry import DEFAULT, find
-from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.core.engines.detect import Installed, detect, parse, question
+from gaudi_launch.core.engines.registry import DEFAULT, find
 from tests.support.engines import interpreter
 from tests.support.refusals import failing
 

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gaudi_launch.engines.docker_command import PODMAN_RUNTIME, card_indices, docker_run
-from gaudi_launch.errors import ExitCode
-from gaudi_launch.host.hardware import Card, Host
-from gaudi_launch.planning.container import Container, Mount
+from gaudi_launch.core.base.errors import ExitCode
+from gaudi_launch.core.engines.docker_command import PODMAN_RUNTIME, card_indices, docker_run
+from gaudi_launch.core.host.hardware import Card, Host
+from gaudi_launch.core.planning.container import Container, Mount
 from tests.support.refusals import failing
 
 CARDS = Container(

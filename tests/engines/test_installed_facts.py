@@ -15,15 +15,15 @@ from typing import Any
 
 import pytest
 
-from gaudi_launch.app.options import LaunchOptions
-from gaudi_launch.app.prepare import CheckedPlan, checked_plan
-from gaudi_launch.buckets.ladder_rules import LadderRules
 from gaudi_launch.cli.main import run
-from gaudi_launch.engines.facts.installed import InstalledFacts, read_installed
-from gaudi_launch.engines.facts.source import UNTIL
-from gaudi_launch.engines.support import installed_versions, releases, version_of
-from gaudi_launch.engines.version_facts import names_of, reads_variable
-from gaudi_launch.errors import LaunchError
+from gaudi_launch.core.base.errors import LaunchError
+from gaudi_launch.core.buckets.ladder_rules import LadderRules
+from gaudi_launch.core.engines.facts.installed import InstalledFacts, read_installed
+from gaudi_launch.core.engines.facts.source import UNTIL
+from gaudi_launch.core.engines.support import installed_versions, releases, version_of
+from gaudi_launch.core.engines.version_facts import names_of, reads_variable
+from gaudi_launch.core.launch.options import LaunchOptions
+from gaudi_launch.core.launch.prepare import CheckedPlan, checked_plan
 from tests.support.places import TOP
 from tests.support.stand_in_release import StandInRelease, install, packages
 

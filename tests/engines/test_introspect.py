@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
-from gaudi_launch.buckets.bucket_list import BucketError, Buckets
-from gaudi_launch.buckets.engine_buckets import algorithm_of, engine_buckets
-from gaudi_launch.buckets.families import CONTEXT_LADDER
-from gaudi_launch.engines.introspect import ask_engine
+from gaudi_launch.core.buckets.bucket_list import BucketError, Buckets
+from gaudi_launch.core.buckets.engine_buckets import algorithm_of, engine_buckets
+from gaudi_launch.core.buckets.families import CONTEXT_LADDER
+from gaudi_launch.core.engines.introspect import ask_engine
 from tests.support.bucket_parity import FAMILY_OF
 
 ARGS = {

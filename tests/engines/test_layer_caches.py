@@ -6,18 +6,18 @@ from dataclasses import replace
 
 import pytest
 
-from gaudi_launch.engines import registry
-from gaudi_launch.engines.layer_caches import compresses, layer_caches
-from gaudi_launch.engines.support import Version, support_of, version_of
-from gaudi_launch.host.hardware import Host
-from gaudi_launch.messages import message
-from gaudi_launch.models.config import model_from_config
-from gaudi_launch.models.model import Model
-from gaudi_launch.models.sizing import CacheRules, kv_bytes_per_token
-from gaudi_launch.planning.memory import division
-from gaudi_launch.planning.plan import Setting
-from gaudi_launch.planning.request import Request
-from gaudi_launch.planning.support_answer import SupportStatus
+from gaudi_launch.core.base.messages import message
+from gaudi_launch.core.engines import registry
+from gaudi_launch.core.engines.layer_caches import compresses, layer_caches
+from gaudi_launch.core.engines.support import Version, support_of, version_of
+from gaudi_launch.core.host.hardware import Host
+from gaudi_launch.core.models.config import model_from_config
+from gaudi_launch.core.models.model import Model
+from gaudi_launch.core.models.sizing import CacheRules, kv_bytes_per_token
+from gaudi_launch.core.planning.memory import division
+from gaudi_launch.core.planning.plan import Setting
+from gaudi_launch.core.planning.request import Request
+from gaudi_launch.core.planning.support_answer import SupportStatus
 
 MLA = {
     "architectures": ["DeepseekV3ForCausalLM"],

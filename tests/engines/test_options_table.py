@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gaudi_launch.engines.registry import find
-from gaudi_launch.errors import LaunchError
-from gaudi_launch.models.model import Model
-from gaudi_launch.planning.planner import make_plan
-from gaudi_launch.planning.request import Request
+from gaudi_launch.core.base.errors import LaunchError
+from gaudi_launch.core.engines.registry import find
+from gaudi_launch.core.models.model import Model
+from gaudi_launch.core.planning.planner import make_plan
+from gaudi_launch.core.planning.request import Request
 from tests.support.every_case import examples
 from tests.support.launches import HOSTS, MODELS, requests
 from tests.support.options_table import FILES, Refused, parse

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from gaudi_launch.planning.option_table import option_table
-from gaudi_launch.planning.plan import Plan
+from gaudi_launch.core.planning.option_table import option_table
+from gaudi_launch.core.planning.plan import Plan
 from tests.support.options_table import FILES
 from tests.support.places import DATA
 from tests.support.plans import planned

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_launch import paths
-from gaudi_launch.engines.detect import Installed, detect
-from gaudi_launch.engines.pins import Deviation, PinReport, compare_pins, pins_file, pins_in
+from gaudi_launch.core.base import paths
+from gaudi_launch.core.engines.detect import Installed, detect
+from gaudi_launch.core.engines.pins import Deviation, PinReport, compare_pins, pins_file, pins_in
 from tests.support.drifted_engine import drifted_engine
 
 FILE = paths.profiles_dir() / "engines" / "constraints" / "vllm-gaudi-0.26.0.txt"

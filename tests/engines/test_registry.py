@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from gaudi_launch.cli.main import run
-from gaudi_launch.engines import registry
-from gaudi_launch.engines.support import versions
-from gaudi_launch.errors import LaunchError
-from gaudi_launch.host.hardware import Host
-from gaudi_launch.models.model import Model
-from gaudi_launch.planning.request import Request
-from gaudi_launch.profiles import profiles
+from gaudi_launch.core.base.errors import LaunchError
+from gaudi_launch.core.engines import registry
+from gaudi_launch.core.engines.support import versions
+from gaudi_launch.core.host.hardware import Host
+from gaudi_launch.core.models.model import Model
+from gaudi_launch.core.planning.profiles import profiles
+from gaudi_launch.core.planning.request import Request
 
 V3 = Model("m", "DeepSeek-V3.1-G2", architecture="DeepseekV3ForCausalLM", mla_rank=576)
 

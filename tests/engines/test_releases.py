@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_launch import paths
-from gaudi_launch.engines.releases import (
+from gaudi_launch.core.base import paths
+from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.core.engines.releases import (
     Code,
     PinTrial,
     Release,
@@ -19,8 +20,7 @@ from gaudi_launch.engines.releases import (
     release_of,
     trial_of,
 )
-from gaudi_launch.engines.support import releases
-from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.core.engines.support import releases
 from tests.support.refusals import failing
 
 CONSTRAINTS = paths.profiles_dir() / "engines" / "constraints"

@@ -12,26 +12,26 @@ from pathlib import Path
 import pytest
 from packaging.specifiers import SpecifierSet
 
-from gaudi_launch.app.engines_diff import engines_diff
-from gaudi_launch.app.fit import data_types
-from gaudi_launch.app.options import LaunchOptions
-from gaudi_launch.app.support import selected
 from gaudi_launch.cli.main import run
-from gaudi_launch.engines import registry, support
-from gaudi_launch.engines.detect import Installed
-from gaudi_launch.engines.releases import needed_release
-from gaudi_launch.engines.support import newest_or_none, releases, support_of, version_of
-from gaudi_launch.errors import ExitCode
-from gaudi_launch.host import simulated
-from gaudi_launch.messages import message
-from gaudi_launch.models.model import Model
-from gaudi_launch.models.weights import count_parameters
-from gaudi_launch.planning.engine import Engine
-from gaudi_launch.planning.planner import make_plan
-from gaudi_launch.planning.request import Request
-from gaudi_launch.planning.support_answer import ModelSupport, SupportStatus
-from gaudi_launch.profiles import known_model
-from gaudi_launch.reader import read_json, shipped
+from gaudi_launch.commands.inspect.support.case import selected
+from gaudi_launch.core.base.errors import ExitCode
+from gaudi_launch.core.base.messages import message
+from gaudi_launch.core.base.reader import read_json, shipped
+from gaudi_launch.core.engines import registry, support
+from gaudi_launch.core.engines.detect import Installed
+from gaudi_launch.core.engines.releases import needed_release
+from gaudi_launch.core.engines.support import newest_or_none, releases, support_of, version_of
+from gaudi_launch.core.host import simulated
+from gaudi_launch.core.launch.fit import data_types
+from gaudi_launch.core.launch.options import LaunchOptions
+from gaudi_launch.core.models.model import Model
+from gaudi_launch.core.models.weights import count_parameters
+from gaudi_launch.core.planning.engine import Engine
+from gaudi_launch.core.planning.planner import make_plan
+from gaudi_launch.core.planning.profiles import known_model
+from gaudi_launch.core.planning.request import Request
+from gaudi_launch.core.planning.support_answer import ModelSupport, SupportStatus
+from gaudi_launch.extensions.migrate.diff.case import engines_diff
 from tests.support.refusals import failing
 
 LLAMA = Model("m", "Llama-3.1-8B-Instruct", architecture="LlamaForCausalLM", model_type="llama")

@@ -13,8 +13,8 @@ from urllib.request import ProxyHandler, build_opener
 import pytest
 
 from gaudi_launch.cli.main import run
-from gaudi_launch.engines import registry
-from gaudi_launch.host.simulated import write_tree
+from gaudi_launch.core.engines import registry
+from gaudi_launch.core.host.simulated import write_tree
 from tests.support import toy_engine
 from tests.support.waiting import unused_port
 

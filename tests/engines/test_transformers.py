@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from gaudi_launch.engines.transformers import HuggingFace
-from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.host.simulated import make
-from gaudi_launch.messages import Message, message
-from gaudi_launch.models.model import Model
-from gaudi_launch.planning.plan import Plan
-from gaudi_launch.planning.planner import make_plan
-from gaudi_launch.planning.request import Request
+from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.core.base.messages import Message, message
+from gaudi_launch.core.host.simulated import make
+from gaudi_launch.core.models.model import Model
+from gaudi_launch.core.planning.plan import Plan
+from gaudi_launch.core.planning.planner import make_plan
+from gaudi_launch.core.planning.request import Request
+from gaudi_launch.extensions.ray.transformers import HuggingFace
 
 CODE = Model("/m/x", "x", remote_code=True, max_position_embeddings=4096)
 PLAIN = Model("org/x", "x")

@@ -7,8 +7,8 @@ from functools import cache
 
 import pytest
 
-from gaudi_launch import paths
-from gaudi_launch.engines.upstream_tasks import (
+from gaudi_launch.core.base import paths
+from gaudi_launch.core.engines.upstream_tasks import (
     CHAT,
     EMBED,
     POOL,
@@ -18,8 +18,8 @@ from gaudi_launch.engines.upstream_tasks import (
     sees_by_name,
     task_of,
 )
-from gaudi_launch.models.model import Model
-from gaudi_launch.planning.engine_args import engine_args
+from gaudi_launch.core.models.model import Model
+from gaudi_launch.core.planning.engine_args import engine_args
 
 
 @cache

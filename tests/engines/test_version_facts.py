@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gaudi_launch.engines.support import newest
-from gaudi_launch.engines.version_facts import (
+from gaudi_launch.core.engines.support import newest
+from gaudi_launch.core.engines.version_facts import (
     NameFacts,
     Renamed,
     VersionNames,

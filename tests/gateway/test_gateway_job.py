@@ -7,13 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_launch.engines.vllm_cpu.install import mark
-from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.gateway import program
-from gaudi_launch.gateway.gateway_job import gateway_job, renew, routed_names
-from gaudi_launch.gateway.gateway_settings import Backend, GatewayReplica, GatewaySettings
-from gaudi_launch.services.state import registry, store
-from gaudi_launch.services.state.job import ServiceJob
+from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.core.engines.vllm_cpu.install import mark
+from gaudi_launch.core.services.state import registry, store
+from gaudi_launch.core.services.state.job import ServiceJob
+from gaudi_launch.extensions.stack.gateway import program
+from gaudi_launch.extensions.stack.gateway.gateway_job import gateway_job, renew, routed_names
+from gaudi_launch.extensions.stack.gateway.gateway_settings import (
+    Backend,
+    GatewayReplica,
+    GatewaySettings,
+)
 
 pytestmark = pytest.mark.usefixtures("plain_english")
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gaudi_launch.errors import ExitCode
-from gaudi_launch.gateway.gateway_settings import (
+from gaudi_launch.core.base.errors import ExitCode
+from gaudi_launch.extensions.stack.gateway.gateway_settings import (
     Backend,
     GatewayReplica,
     GatewaySettings,

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_launch.errors import LaunchError
-from gaudi_launch.gateway.gateway_settings import (
+from gaudi_launch.core.base.errors import LaunchError
+from gaudi_launch.core.base.messages import set_language
+from gaudi_launch.core.base.reader import standalone
+from gaudi_launch.extensions.stack.gateway.gateway_settings import (
     Backend,
     GatewayReplica,
     GatewaySettings,
@@ -16,7 +18,7 @@ from gaudi_launch.gateway.gateway_settings import (
     Tls,
     UserLimits,
 )
-from gaudi_launch.gateway.haproxy_config import (
+from gaudi_launch.extensions.stack.gateway.haproxy_config import (
     PROCESS,
     ROUTE,
     GatewayFiles,
@@ -24,8 +26,6 @@ from gaudi_launch.gateway.haproxy_config import (
     haproxy_config,
     large_config,
 )
-from gaudi_launch.messages import set_language
-from gaudi_launch.reader import standalone
 from tests.support.cli import golden
 
 CHAT = Backend(

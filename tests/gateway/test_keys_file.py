@@ -7,10 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.gateway.gateway_settings import GatewaySettings, RequestLimits, Tls, UserLimits
-from gaudi_launch.gateway.keys_file import check_access, users
-from gaudi_launch.gateway.runtime.gateway_process import users_of
+from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.extensions.stack.gateway.gateway_settings import (
+    GatewaySettings,
+    RequestLimits,
+    Tls,
+    UserLimits,
+)
+from gaudi_launch.extensions.stack.gateway.keys_file import check_access, users
+from gaudi_launch.extensions.stack.gateway.runtime.gateway_process import users_of
 from tests.support.gateways import KEYS, certificate_in, keys_file
 from tests.support.places import DATA
 

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_launch.app.setup import roll_back
-from gaudi_launch.engines.vllm_cpu.install import InstallStep, mark
-from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.gateway import program
-from gaudi_launch.mirrors import Mirrors, read
+from gaudi_launch.commands.setup.case import roll_back
+from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.core.base.mirrors import Mirrors, read
+from gaudi_launch.core.engines.vllm_cpu.install import InstallStep, mark
+from gaudi_launch.extensions.stack.gateway import program
 from tests.support.refusals import failing
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gaudi_launch.host.accelerators import accelerators
+from gaudi_launch.core.host.accelerators import accelerators
 
 
 def test_every_fact_has_a_source() -> None:

@@ -8,10 +8,7 @@ import pwd
 
 import pytest
 
-from gaudi_launch.host.card_locks import (
-    read_service,
-    user_name,
-)
+from gaudi_launch.core.host.card_locks import read_service, user_name
 
 
 @pytest.mark.parametrize(

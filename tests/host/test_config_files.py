@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gaudi_launch.host import config_files as settings
-from gaudi_launch.host.files import Imagined
+from gaudi_launch.core.host import config_files as settings
+from gaudi_launch.core.host.files import Imagined
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_launch.host.files import (
-    FolderFiles,
-)
+from gaudi_launch.core.host.files import FolderFiles
 
 
 def test_a_pipe_a_nul_and_bytes_that_are_no_text_are_read_without_an_error(tmp_path: Path) -> None:

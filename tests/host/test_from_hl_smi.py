@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from threading import Lock
 
-from gaudi_launch.host.from_hl_smi import fill
-from gaudi_launch.host.hl_smi import HlSmiOutput
-from gaudi_launch.host.merge import Cards
+from gaudi_launch.core.host.from_hl_smi import fill
+from gaudi_launch.core.host.hl_smi import HlSmiOutput
+from gaudi_launch.core.host.merge import Cards
 
 
 class Program:

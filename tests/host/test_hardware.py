@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gaudi_launch.host.hl_smi_text import HlSmiRow, LogCard, Process, Table
+from gaudi_launch.core.host.hl_smi_text import HlSmiRow, LogCard, Process, Table
 from tests.support.records import known
 
 

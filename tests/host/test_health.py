@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import pytest
 
-from gaudi_launch.host.files import Imagined
-from gaudi_launch.host.hardware import Card, Host
-from gaudi_launch.host.health import CardHealth, read_health
-from gaudi_launch.host.hl_smi import HlSmiOutput
+from gaudi_launch.core.host.files import Imagined
+from gaudi_launch.core.host.hardware import Card, Host
+from gaudi_launch.core.host.health import CardHealth, read_health
+from gaudi_launch.core.host.hl_smi import HlSmiOutput
 from tests.support.machines import sample
 
 ONE_CARD = Host(cards=(Card(index=0, module=0, bus="0000:43:00.0"),))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from gaudi_launch.host import hl_smi
-from gaudi_launch.host.hl_smi import CARD_FIELDS, HlSmiOutput
+from gaudi_launch.core.host import hl_smi
+from gaudi_launch.core.host.hl_smi import CARD_FIELDS, HlSmiOutput
 
 WIDE, SHORT, LEAST = (f"-Q {','.join(fields)} -f csv" for fields in CARD_FIELDS)
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gaudi_launch.host.hl_smi_text import (
+from gaudi_launch.core.host.hl_smi_text import (
     Affinity,
     HlSmiRow,
     Process,

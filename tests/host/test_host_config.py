@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from gaudi_launch import paths
-from gaudi_launch.host.files import Imagined
-from gaudi_launch.host.host_config import (
+from gaudi_launch.core.base import paths
+from gaudi_launch.core.host.files import Imagined
+from gaudi_launch.core.host.host_config import (
     Disk,
     HostConfig,
     LiveAnswers,

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_launch.errors import ExitCode
-from gaudi_launch.host.machine import load
+from gaudi_launch.core.base.errors import ExitCode
+from gaudi_launch.core.host.machine import load
 from tests.support.refusals import failing
 
 

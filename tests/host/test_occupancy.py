@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from gaudi_launch.host.files import Imagined
-from gaudi_launch.host.hardware import Holder
-from gaudi_launch.host.occupancy import OpenFiles, read_open_files
+from gaudi_launch.core.host.files import Imagined
+from gaudi_launch.core.host.hardware import Holder
+from gaudi_launch.core.host.occupancy import OpenFiles, read_open_files
 
 
 def test_the_processes_that_have_a_node_open_are_read_from_proc() -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_launch.host.hl_smi import HlSmiOutput
-from gaudi_launch.host.shared_hl_smi import SharedHlSmi
+from gaudi_launch.core.host.hl_smi import HlSmiOutput
+from gaudi_launch.core.host.shared_hl_smi import SharedHlSmi
 
 
 @dataclass

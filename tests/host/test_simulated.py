@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_launch.errors import ExitCode
-from gaudi_launch.host.machine import load
-from gaudi_launch.host.simulated import Machine, server_of, write_machine
+from gaudi_launch.core.base.errors import ExitCode
+from gaudi_launch.core.host.machine import load
+from gaudi_launch.core.host.simulated import Machine, server_of, write_machine
 from tests.support.refusals import failing
 
 KNOWN_VARIANTS = (

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.host import snapshot
-from gaudi_launch.host.hardware import Card, Holder, Host, Interface, NumaNode
-from gaudi_launch.host.machine import load
+from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.core.host import snapshot
+from gaudi_launch.core.host.hardware import Card, Holder, Host, Interface, NumaNode
+from gaudi_launch.core.host.machine import load
 from tests.support.refusals import failing
 
 

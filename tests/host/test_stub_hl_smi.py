@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from gaudi_launch.host import stub_hl_smi
-from gaudi_launch.host.simulated_files import hl_smi_of
-from gaudi_launch.host.stub_hl_smi import answer
+from gaudi_launch.core.host import stub_hl_smi
+from gaudi_launch.core.host.simulated_files import hl_smi_of
+from gaudi_launch.core.host.stub_hl_smi import answer
 from tests.support.cli import golden
 from tests.support.machines import SMALL
 

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import hashlib
 
-from gaudi_launch.kubernetes.chart_values import Checksum, Knob, Name, TemplateText, knobs_of, plain
+from gaudi_launch.extensions.kubernetes.chart_values import (
+    Checksum,
+    Knob,
+    Name,
+    TemplateText,
+    knobs_of,
+    plain,
+)
 
 
 def test_names_are_cut_before_their_suffix() -> None:

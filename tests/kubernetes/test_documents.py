@@ -19,13 +19,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gaudi_launch.cli.main import run
-from gaudi_launch.engines.ray_serve.engine import IN_RAY
-from gaudi_launch.kubernetes import pods
-from gaudi_launch.kubernetes.objects.needs import JOIN_SECONDS
-from gaudi_launch.kubernetes.objects.pod import HUB_HOME
-from gaudi_launch.kubernetes.schema_check import problems, schemas
-from gaudi_launch.reader import standalone
-from gaudi_launch.watch.monitoring import dashboard
+from gaudi_launch.core.base.reader import standalone
+from gaudi_launch.extensions.kubernetes import pods
+from gaudi_launch.extensions.kubernetes.objects.needs import JOIN_SECONDS
+from gaudi_launch.extensions.kubernetes.objects.pod import HUB_HOME
+from gaudi_launch.extensions.kubernetes.schema_check import problems, schemas
+from gaudi_launch.extensions.ray.engine import IN_RAY
+from gaudi_launch.extensions.watch.monitoring.files import dashboard
 from tests.support.cli import golden
 from tests.support.kubernetes_documents import (
     CASES,
@@ -401,12 +401,12 @@ def test_the_same_twice(capsys: pytest.CaptureFixture[str]) -> None:
 def test_no_text_of_the_user_breaks_out(name: str, words: list[str], value: str) -> None:
     """Whatever a model is called and an engine is told: names are DNS labels, texts come back as
     they were."""
-    from gaudi_launch.kubernetes.chart_values import Name
-    from gaudi_launch.kubernetes.documents import render
-    from gaudi_launch.kubernetes.objects.needs import PodResources
-    from gaudi_launch.kubernetes.served import keys_of, release_name
-    from gaudi_launch.kubernetes.target import KubernetesTarget, ServedModel
-    from gaudi_launch.planning.container import Container
+    from gaudi_launch.core.planning.container import Container
+    from gaudi_launch.extensions.kubernetes.chart_values import Name
+    from gaudi_launch.extensions.kubernetes.documents import render
+    from gaudi_launch.extensions.kubernetes.objects.needs import PodResources
+    from gaudi_launch.extensions.kubernetes.served import keys_of, release_name
+    from gaudi_launch.extensions.kubernetes.target import KubernetesTarget, ServedModel
 
     release, key = release_name("", name), keys_of([name])[0]
     container = Container(

@@ -11,12 +11,12 @@ import pytest
 import yaml
 from hypothesis import example, given, settings
 
-from gaudi_launch.kubernetes.chart_values import Name
-from gaudi_launch.kubernetes.helm_chart import chart
-from gaudi_launch.kubernetes.objects.needs import PodResources
-from gaudi_launch.kubernetes.target import KubernetesTarget, ServedModel
-from gaudi_launch.planning.container import Container
-from gaudi_launch.render.written_files import write
+from gaudi_launch.core.planning.container import Container
+from gaudi_launch.core.render.written_files import write
+from gaudi_launch.extensions.kubernetes.chart_values import Name
+from gaudi_launch.extensions.kubernetes.helm_chart import chart
+from gaudi_launch.extensions.kubernetes.objects.needs import PodResources
+from gaudi_launch.extensions.kubernetes.target import KubernetesTarget, ServedModel
 from tests.support.cli import golden
 from tests.support.kubernetes_documents import (
     CASES,

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.kubernetes import kubectl
-from gaudi_launch.kubernetes.kubectl import Kubectl, failure, find
+from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.extensions.kubernetes import kubectl
+from gaudi_launch.extensions.kubernetes.kubectl import Kubectl, failure, find
 
 
 @pytest.fixture
@@ -96,7 +96,7 @@ def test_a_server_that_never_answers_is_given_up(
         asked.append((command, seconds))
         raise subprocess.TimeoutExpired(command, seconds)
 
-    monkeypatch.setattr("gaudi_launch.interrupt.run", run)
+    monkeypatch.setattr("gaudi_launch.core.base.interrupt.run", run)
     slow = Kubectl("k", seconds=2.0)
     assert refusal(lambda: slow.document("get")) == (
         "kube.unreachable",

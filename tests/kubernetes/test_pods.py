@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from gaudi_launch.kubernetes.pods import keep_recipes, multi_node
+from gaudi_launch.extensions.kubernetes.pods import keep_recipes, multi_node
 from tests.support.http_answers import server
 from tests.support.waiting import GENEROUS, unused_port
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from gaudi_launch.errors import ExitCode
-from gaudi_launch.kubernetes.schema_check import check, pods_of, problems
+from gaudi_launch.core.base.errors import ExitCode
+from gaudi_launch.extensions.kubernetes.schema_check import check, pods_of, problems
 from tests.support.refusals import failing
 
 

@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from gaudi_launch.errors import ExitCode
-from gaudi_launch.kubernetes.chart_values import Name
-from gaudi_launch.kubernetes.objects.needs import PodResources
-from gaudi_launch.kubernetes.served import dns_name, keys_of, release_name, served_of
-from gaudi_launch.kubernetes.target import ServedModel
-from gaudi_launch.planning.container import Container
+from gaudi_launch.core.base.errors import ExitCode
+from gaudi_launch.core.planning.container import Container
+from gaudi_launch.extensions.kubernetes.chart_values import Name
+from gaudi_launch.extensions.kubernetes.objects.needs import PodResources
+from gaudi_launch.extensions.kubernetes.served import dns_name, keys_of, release_name, served_of
+from gaudi_launch.extensions.kubernetes.target import ServedModel
 from tests.support.plans import odd
 from tests.support.refusals import failing
 from tests.support.served_models import NEEDS

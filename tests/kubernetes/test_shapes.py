@@ -7,16 +7,16 @@ from collections.abc import Sequence
 
 import pytest
 
-from gaudi_launch.errors import ExitCode
-from gaudi_launch.host.accelerators import Instance
-from gaudi_launch.kubernetes.chart_values import Name
-from gaudi_launch.kubernetes.documents import render
-from gaudi_launch.kubernetes.helm_chart import chart
-from gaudi_launch.kubernetes.objects.inferentia import neuron_served
-from gaudi_launch.kubernetes.target import KubernetesTarget, ServedModel
-from gaudi_launch.models.model import Model
-from gaudi_launch.planning.container import Container
-from gaudi_launch.render.rendered import Rendered
+from gaudi_launch.core.base.errors import ExitCode
+from gaudi_launch.core.host.accelerators import Instance
+from gaudi_launch.core.models.model import Model
+from gaudi_launch.core.planning.container import Container
+from gaudi_launch.core.render.rendered import Rendered
+from gaudi_launch.extensions.kubernetes.chart_values import Name
+from gaudi_launch.extensions.kubernetes.documents import render
+from gaudi_launch.extensions.kubernetes.helm_chart import chart
+from gaudi_launch.extensions.kubernetes.objects.inferentia import neuron_served
+from gaudi_launch.extensions.kubernetes.target import KubernetesTarget, ServedModel
 from tests.support.cli import golden
 from tests.support.kubernetes_documents import objects, steady
 from tests.support.refusals import failing

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from gaudi_launch.kubernetes.status import (
+from gaudi_launch.core.base.messages import Message, message
+from gaudi_launch.extensions.kubernetes.status import (
     CORE,
     OPTIONAL,
     KubeWorkload,
@@ -19,7 +20,6 @@ from gaudi_launch.kubernetes.status import (
     reference_of,
     statuses,
 )
-from gaudi_launch.messages import Message, message
 from tests.support.kubernetes_documents import goldens
 
 NOW = datetime(2026, 11, 21, 9, 0, tzinfo=timezone.utc)

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from gaudi_launch.models.cached_layers import cached_layers
-from gaudi_launch.models.config import model_from_config
-from gaudi_launch.models.model import Model
+from gaudi_launch.core.models.cached_layers import cached_layers
+from gaudi_launch.core.models.config import model_from_config
+from gaudi_launch.core.models.model import Model
 
 BASE = {"num_hidden_layers": 8, "hidden_size": 64, "num_attention_heads": 4}
 

@@ -10,11 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gaudi_launch import profiles
-from gaudi_launch.engines import registry
-from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.messages import Message, message
-from gaudi_launch.models.card_memory import (
+from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.core.base.messages import Message, message
+from gaudi_launch.core.engines import registry
+from gaudi_launch.core.models.card_memory import (
     CardMemory,
     FitRow,
     FitTable,
@@ -26,9 +25,10 @@ from gaudi_launch.models.card_memory import (
     too_tight,
     verdict,
 )
-from gaudi_launch.models.model import Model
-from gaudi_launch.models.sizing import GIB, CacheRules, MemoryRules, Split
-from gaudi_launch.profiles import known_model
+from gaudi_launch.core.models.model import Model
+from gaudi_launch.core.models.sizing import GIB, CacheRules, MemoryRules, Split
+from gaudi_launch.core.planning import profiles
+from gaudi_launch.core.planning.profiles import known_model
 
 GAUDI2, GAUDI3 = 95795 << 20, 129024 << 20
 ASK = ServingDemand(max_model_len=4096, max_num_seqs=32)

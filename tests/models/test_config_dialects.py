@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from gaudi_launch.models.cached_layers import cached_layers
-from gaudi_launch.models.config import model_from_config
-from gaudi_launch.models.model import Model
-from gaudi_launch.models.parameter_count import parameters_of
-from gaudi_launch.models.sizing import kv_bytes_per_token
+from gaudi_launch.core.models.cached_layers import cached_layers
+from gaudi_launch.core.models.config import model_from_config
+from gaudi_launch.core.models.model import Model
+from gaudi_launch.core.models.parameter_count import parameters_of
+from gaudi_launch.core.models.sizing import kv_bytes_per_token
 
 MODELS: dict[str, dict[str, Any]] = json.loads(
     (Path(__file__).parents[1] / "data" / "models" / "families.json").read_text(encoding="utf-8")

@@ -11,15 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.models import folder_lock
+from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.core.models import folder_lock
 from tests.support.waiting import until
 
 # a holder with a child that has its lock too, as workers do, and ends when the file `end` is there
 HOLDER = """
 import os, sys, time
 from pathlib import Path
-from gaudi_launch.models.folder_lock import hold
+from gaudi_launch.core.models.folder_lock import hold
 folder = Path(sys.argv[1])
 with hold(folder, "convert"):
     if not os.fork():

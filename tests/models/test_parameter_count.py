@@ -10,16 +10,16 @@ from typing import Any
 
 import pytest
 
-from gaudi_launch.models.config import model_from_config
-from gaudi_launch.models.model import Model
-from gaudi_launch.models.parameter_count import (
+from gaudi_launch.core.models.config import model_from_config
+from gaudi_launch.core.models.model import Model
+from gaudi_launch.core.models.parameter_count import (
     default_inner,
     kv_widths,
     layer_kinds,
     parameters_of,
 )
-from gaudi_launch.models.sizing import kv_bytes_per_token, weight_bytes
-from gaudi_launch.performance.shape import shape_of
+from gaudi_launch.core.models.sizing import kv_bytes_per_token, weight_bytes
+from gaudi_launch.core.predict.shape import shape_of
 from tests.support.cli import golden
 
 SIZES = json.loads(

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from gaudi_launch.models.model import Model
-from gaudi_launch.models.recurrent_state import (
+from gaudi_launch.core.models.model import Model
+from gaudi_launch.core.models.recurrent_state import (
     StatePage,
     compact_bytes,
     compact_slots,
     gated_delta_bytes,
     page_of,
 )
-from gaudi_launch.models.sizing import CacheRules, StateBlocks
-from gaudi_launch.profiles import known_model
+from gaudi_launch.core.models.sizing import CacheRules, StateBlocks
+from gaudi_launch.core.planning.profiles import known_model
 
 # Qwen/Qwen3-Next-80B-A3B-Instruct, config.json
 NEXT = {

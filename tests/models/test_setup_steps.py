@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_launch.messages import Message, message
-from gaudi_launch.models.setup_steps import (
+from gaudi_launch.core.base.messages import Message, message
+from gaudi_launch.core.launch.setup_steps import (
     SPARE_BYTES,
     Room,
     SetupFacts,

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from gaudi_launch.engines.registry import find
-from gaudi_launch.host.accelerators import accelerators
-from gaudi_launch.models import sizing
-from gaudi_launch.models.model import Model
-from gaudi_launch.models.sizing import GIB, MemoryRules
+from gaudi_launch.core.engines.registry import find
+from gaudi_launch.core.host.accelerators import accelerators
+from gaudi_launch.core.models import sizing
+from gaudi_launch.core.models.model import Model
+from gaudi_launch.core.models.sizing import GIB, MemoryRules
 
 MIB = 1 << 20
 README = "HabanaAI/vllm-fork@aice/v1.21.0:README_GAUDI.md, log block 3 (Llama-3.1-8B, one Gaudi2)"

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from gaudi_launch.models.stages import most_layers, stage_of
-from gaudi_launch.profiles import known_model
+from gaudi_launch.core.models.stages import most_layers, stage_of
+from gaudi_launch.core.planning.profiles import known_model
 
 LLAMA = known_model("meta-llama/Llama-3.1-405B-Instruct", False)
 DEEPSEEK = known_model("deepseek-ai/DeepSeek-R1", False)

@@ -10,10 +10,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gaudi_launch.errors import LaunchError
-from gaudi_launch.models.model import Model
-from gaudi_launch.models.sizing import weight_bytes
-from gaudi_launch.models.weights import HeaderError, count_parameters, read_header, read_weights
+from gaudi_launch.core.base.errors import LaunchError
+from gaudi_launch.core.models.model import Model
+from gaudi_launch.core.models.sizing import weight_bytes
+from gaudi_launch.core.models.weights import (
+    HeaderError,
+    count_parameters,
+    read_header,
+    read_weights,
+)
 from tests.support.shards import index, shard
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_launch.offline import launcher_wheel
+from gaudi_launch.extensions.offline import launcher_wheel
 
 
 def test_a_checkout_is_known_by_its_project_file() -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.offline import pack_archive, pack_manifest
+from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.extensions.offline import pack_archive, pack_manifest
 from tests.support.packs import made
 
 

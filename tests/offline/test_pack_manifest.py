@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.offline import pack_manifest
-from gaudi_launch.offline.pack_manifest import (
+from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.extensions.offline import pack_manifest
+from gaudi_launch.extensions.offline.pack_manifest import (
     Manifest,
     PackEngine,
     PackFile,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gaudi_launch.performance.balance import balanced
+from gaudi_launch.core.predict.balance import balanced
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_launch.performance import constants as store
-from gaudi_launch.performance.constants import Constant, read_constants
-from gaudi_launch.performance.learned import LearnedConstants, write_learned
+from gaudi_launch.core.predict import constants as store
+from gaudi_launch.core.predict.constants import Constant, read_constants
+from gaudi_launch.core.predict.learned import LearnedConstants, write_learned
 
 TEXT = """\
 name,value,unit,kind,source,prior,spread

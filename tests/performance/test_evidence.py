@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from gaudi_launch.performance.constants import shipped_values
-from gaudi_launch.performance.evidence import (
+from gaudi_launch.core.predict.constants import shipped_values
+from gaudi_launch.core.predict.evidence import (
     Band,
     Evidence,
     Neighbour,
@@ -18,13 +18,13 @@ from gaudi_launch.performance.evidence import (
     evidence_for,
     of_learned,
 )
-from gaudi_launch.performance.load import Load
-from gaudi_launch.performance.prediction import steps
-from gaudi_launch.performance.published import MEASURED_HERE, Figure, Kind, scored
-from gaudi_launch.performance.scaling import speed_of
-from gaudi_launch.performance.shape import Shape
-from gaudi_launch.performance.simulate import ServedSetup, simulate
-from gaudi_launch.performance.step_model import Setup
+from gaudi_launch.core.predict.load import Load
+from gaudi_launch.core.predict.prediction import steps
+from gaudi_launch.core.predict.published import MEASURED_HERE, Figure, Kind, scored
+from gaudi_launch.core.predict.scaling import speed_of
+from gaudi_launch.core.predict.shape import Shape
+from gaudi_launch.core.predict.simulate import ServedSetup, simulate
+from gaudi_launch.core.predict.step_model import Setup
 from tests.support.records import near
 from tests.support.traces import limits
 

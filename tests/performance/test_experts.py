@@ -7,8 +7,8 @@ from itertools import product
 
 import pytest
 
-from gaudi_launch.performance.experts import chosen_experts, expert_path, expert_paths
-from gaudi_launch.performance.step_model import Engine
+from gaudi_launch.core.predict.experts import chosen_experts, expert_path, expert_paths
+from gaudi_launch.core.predict.step_model import Engine
 
 SERVED: tuple[Engine, ...] = ("v0", "v1")
 

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gaudi_launch.performance import fitting
-from gaudi_launch.performance.constants import constants
-from gaudi_launch.performance.published import Figure, Kind, figures, scored
+from gaudi_launch.core.predict import fitting
+from gaudi_launch.core.predict.constants import constants
+from gaudi_launch.core.predict.published import Figure, Kind, figures, scored
 from tests.support.scripts import script
 
 FIT = script("fit_speed")

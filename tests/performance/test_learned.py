@@ -9,9 +9,9 @@ from dataclasses import asdict, replace
 import numpy as np
 import pytest
 
-from gaudi_launch.performance import constants as store
-from gaudi_launch.performance.fitting import points_of, predicted
-from gaudi_launch.performance.learned import (
+from gaudi_launch.core.predict import constants as store
+from gaudi_launch.core.predict.fitting import points_of, predicted
+from gaudi_launch.core.predict.learned import (
     LearnedConstants,
     SpeedMeasurement,
     figure_of,
@@ -20,9 +20,9 @@ from gaudi_launch.performance.learned import (
     state_file,
     write_learned,
 )
-from gaudi_launch.performance.learning import learn
-from gaudi_launch.performance.published import shapes
-from gaudi_launch.performance.step_model import Generation, Setup
+from gaudi_launch.core.predict.learning import learn
+from gaudi_launch.core.predict.published import shapes
+from gaudi_launch.core.predict.step_model import Generation, Setup
 
 pytestmark = pytest.mark.usefixtures("own_folders")
 

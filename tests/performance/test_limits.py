@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.messages import Message, message
-from gaudi_launch.performance.limits import EngineLimits, as_limits
+from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.core.base.messages import Message, message
+from gaudi_launch.core.predict.limits import EngineLimits, as_limits
 
 LIMITS = EngineLimits(
     max_num_seqs=16,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gaudi_launch.performance.load import (
+from gaudi_launch.core.predict.load import (
     Load,
     SharedPrefix,
     busiest_minute,

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from gaudi_launch.performance.loads import (
+from gaudi_launch.core.predict.loads import (
     Lengths,
     LoadTimes,
     closed_loop,
     prompts_together,
     static_batch,
 )
-from gaudi_launch.performance.step_model import Parts
+from gaudi_launch.core.predict.step_model import Parts
 
 
 def prefill(batch: Any, tokens: Any) -> Parts:

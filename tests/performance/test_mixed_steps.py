@@ -14,11 +14,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gaudi_launch.engines.vllm_cpu.install import engine_is_ready
-from gaudi_launch.performance.limits import EngineLimits
-from gaudi_launch.performance.mixed_steps import MixedRun
-from gaudi_launch.performance.simulator import simulate, simulate_times
-from gaudi_launch.performance.step_time import ONE_CARD_8B, StepTime
+from gaudi_launch.core.engines.vllm_cpu.install import engine_is_ready
+from gaudi_launch.core.predict.limits import EngineLimits
+from gaudi_launch.core.predict.mixed_steps import MixedRun
+from gaudi_launch.core.predict.simulator import simulate, simulate_times
+from gaudi_launch.core.predict.step_time import ONE_CARD_8B, StepTime
 from tests.support.scripts import short_form
 from tests.support.traces import limits, made_up
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gaudi_launch.host.accelerators import accelerators
-from gaudi_launch.performance.constants import shipped_values
-from gaudi_launch.performance.pipeline import Stages, over_stages
-from gaudi_launch.performance.scaling import Speed, hosts_of, step_time, with_stages
-from gaudi_launch.performance.shape import Shape
-from gaudi_launch.performance.step_model import Setup, amounts_of
-from gaudi_launch.performance.step_time import StepTime
-from gaudi_launch.profiles import known_model
+from gaudi_launch.core.host.accelerators import accelerators
+from gaudi_launch.core.planning.profiles import known_model
+from gaudi_launch.core.predict.constants import shipped_values
+from gaudi_launch.core.predict.pipeline import Stages, over_stages
+from gaudi_launch.core.predict.scaling import Speed, hosts_of, step_time, with_stages
+from gaudi_launch.core.predict.shape import Shape
+from gaudi_launch.core.predict.step_model import Setup, amounts_of
+from gaudi_launch.core.predict.step_time import StepTime
 from tests.support.records import near
 
 LLAMA = known_model("meta-llama/Llama-3.1-405B-Instruct", False)

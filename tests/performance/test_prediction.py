@@ -13,13 +13,13 @@ from functools import cache
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gaudi_launch.models.model import Model
-from gaudi_launch.performance.load import Load
-from gaudi_launch.performance.scaling import speed_of
-from gaudi_launch.performance.shape import Shape, shape_of
-from gaudi_launch.performance.simulate import Outcome, ServedSetup, simulate
-from gaudi_launch.performance.step_model import Generation, Setup
-from gaudi_launch.profiles import known_model
+from gaudi_launch.core.models.model import Model
+from gaudi_launch.core.planning.profiles import known_model
+from gaudi_launch.core.predict.load import Load
+from gaudi_launch.core.predict.scaling import speed_of
+from gaudi_launch.core.predict.shape import Shape, shape_of
+from gaudi_launch.core.predict.simulate import Outcome, ServedSetup, simulate
+from gaudi_launch.core.predict.step_model import Generation, Setup
 from tests.support.traces import limits
 
 LARGE = (

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from gaudi_launch.models.config import model_from_config
-from gaudi_launch.performance.published import (
+from gaudi_launch.core.models.config import model_from_config
+from gaudi_launch.core.predict.published import (
     Figure,
     Kind,
     figures,
@@ -19,8 +19,8 @@ from gaudi_launch.performance.published import (
     scored,
     shapes,
 )
-from gaudi_launch.performance.shape import Shape, shape_of
-from gaudi_launch.performance.step_model import Setup
+from gaudi_launch.core.predict.shape import Shape, shape_of
+from gaudi_launch.core.predict.step_model import Setup
 
 DATA = Path(__file__).parents[1] / "data"
 SHAPE = Shape(32, 32, 4096, 14336, 8e9, 1e9, 4096, 8, 128)

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_launch.host.accelerators import accelerators
-from gaudi_launch.models.model import Model
-from gaudi_launch.performance.constants import values
-from gaudi_launch.performance.learned import LearnedConstants, SpeedMeasurement, write_learned
-from gaudi_launch.performance.prediction import steps
-from gaudi_launch.performance.scaling import known_shape, step_time
-from gaudi_launch.performance.step_model import Engine, Setup
-from gaudi_launch.profiles import known_model
+from gaudi_launch.core.host.accelerators import accelerators
+from gaudi_launch.core.models.model import Model
+from gaudi_launch.core.planning.profiles import known_model
+from gaudi_launch.core.predict.constants import values
+from gaudi_launch.core.predict.learned import LearnedConstants, SpeedMeasurement, write_learned
+from gaudi_launch.core.predict.prediction import steps
+from gaudi_launch.core.predict.scaling import known_shape, step_time
+from gaudi_launch.core.predict.step_model import Engine, Setup
 
 GAUDI2, GAUDI3 = accelerators()["gaudi2"], accelerators()["gaudi3"]
 LLAMA = known_model("meta-llama/Llama-3.1-8B-Instruct", False)

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from gaudi_launch.models.model import Model
-from gaudi_launch.performance.shape import Shape, shape_of
+from gaudi_launch.core.models.model import Model
+from gaudi_launch.core.predict.shape import Shape, shape_of
 
 DENSE = Model(
     "m",

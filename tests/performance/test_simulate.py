@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gaudi_launch.performance.limits import EngineLimits
-from gaudi_launch.performance.load import Load, from_ranges, from_trace
-from gaudi_launch.performance.scaling import Speed, speed_of
-from gaudi_launch.performance.shape import Shape
-from gaudi_launch.performance.simulate import (
+from gaudi_launch.core.predict.limits import EngineLimits
+from gaudi_launch.core.predict.load import Load, from_ranges, from_trace
+from gaudi_launch.core.predict.scaling import Speed, speed_of
+from gaudi_launch.core.predict.shape import Shape
+from gaudi_launch.core.predict.simulate import (
     SAFE_SHARE,
     Outcome,
     ServedSetup,
@@ -22,8 +22,8 @@ from gaudi_launch.performance.simulate import (
     request_delay,
     simulate,
 )
-from gaudi_launch.performance.step_model import Setup as Division
-from gaudi_launch.performance.step_time import ONE_CARD_8B, StepTime
+from gaudi_launch.core.predict.step_model import Setup as Division
+from gaudi_launch.core.predict.step_time import ONE_CARD_8B, StepTime
 from tests.support.traces import limits, made_up
 
 SETUP = Division("gaudi2", 1, "bf16", 2.0, 2.0, "v0")

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gaudi_launch.performance.limits import EngineLimits
-from gaudi_launch.performance.simulator import Weighted, merge, serve, simulate, simulate_times
-from gaudi_launch.performance.step_time import ONE_CARD_8B
+from gaudi_launch.core.predict.limits import EngineLimits
+from gaudi_launch.core.predict.simulator import Weighted, merge, serve, simulate, simulate_times
+from gaudi_launch.core.predict.step_time import ONE_CARD_8B
 from tests.support.traces import limits, made_up
 
 Counts = dict[tuple[int, int], float]

@@ -6,15 +6,15 @@ from dataclasses import replace
 
 import pytest
 
-from gaudi_launch.models.config import model_from_config
-from gaudi_launch.models.parameter_count import parameters_of
-from gaudi_launch.performance.constants import values
-from gaudi_launch.performance.evidence import Query, distance, evidence_for
-from gaudi_launch.performance.loads import Lengths, closed_loop
-from gaudi_launch.performance.prediction import steps
-from gaudi_launch.performance.published import figures, scored, shapes
-from gaudi_launch.performance.shape import shape_of
-from gaudi_launch.performance.step_model import Engine, Setup, amounts_of
+from gaudi_launch.core.models.config import model_from_config
+from gaudi_launch.core.models.parameter_count import parameters_of
+from gaudi_launch.core.predict.constants import values
+from gaudi_launch.core.predict.evidence import Query, distance, evidence_for
+from gaudi_launch.core.predict.loads import Lengths, closed_loop
+from gaudi_launch.core.predict.prediction import steps
+from gaudi_launch.core.predict.published import figures, scored, shapes
+from gaudi_launch.core.predict.shape import shape_of
+from gaudi_launch.core.predict.step_model import Engine, Setup, amounts_of
 
 ONE = Setup("gaudi3", 1, "bf16", 2.0, 2.0, "static")
 LLAMA = shapes()["Llama-3.1-8B"]

@@ -7,13 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from gaudi_launch.errors import ExitCode
-from gaudi_launch.performance.step_time import (
-    EIGHT_CARDS_32B,
-    ONE_CARD_8B,
-    StepTime,
-    constants_of,
-)
+from gaudi_launch.core.base.errors import ExitCode
+from gaudi_launch.core.predict.step_time import EIGHT_CARDS_32B, ONE_CARD_8B, StepTime, constants_of
 from tests.support.refusals import failing
 
 PLAIN = StepTime(1.0, 2.0, 0.5, 3.0, 4.0, 0.25, "plain")

@@ -6,12 +6,12 @@ import ast
 
 import numpy as np
 
-from gaudi_launch.performance.weighted_sum import weighted_sum
+from gaudi_launch.core.predict.weighted_sum import weighted_sum
 from tests.support.places import TOP
 
 PACKAGE = TOP / "gaudi_launch"
 # its matrices have a row for each published figure, some hundred
-_SMALL = {"performance/fitting.py"}
+_SMALL = {"core/predict/fitting.py"}
 
 
 def test_each_value_counts_with_its_weight() -> None:

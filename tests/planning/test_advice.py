@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from gaudi_launch.engines.registry import find
-from gaudi_launch.errors import LaunchError
-from gaudi_launch.host.machine import load
-from gaudi_launch.messages import message
-from gaudi_launch.models.model import Model
-from gaudi_launch.planning.advice import is_open, open_warning
-from gaudi_launch.planning.container import Container
-from gaudi_launch.planning.plan import Command, Plan
-from gaudi_launch.planning.planner import make_plan
-from gaudi_launch.planning.request import Request
+from gaudi_launch.core.base.errors import LaunchError
+from gaudi_launch.core.base.messages import message
+from gaudi_launch.core.engines.registry import find
+from gaudi_launch.core.host.machine import load
+from gaudi_launch.core.models.model import Model
+from gaudi_launch.core.planning.advice import is_open, open_warning
+from gaudi_launch.core.planning.container import Container
+from gaudi_launch.core.planning.plan import Command, Plan
+from gaudi_launch.core.planning.planner import make_plan
+from gaudi_launch.core.planning.request import Request
 
 MODEL = Model(
     path="/m/Small",

@@ -11,16 +11,16 @@ from typing import Any
 import pytest
 
 from gaudi_launch.cli.main import run
-from gaudi_launch.engines.registry import find
-from gaudi_launch.host.hardware import Host
-from gaudi_launch.host.simulated import make
-from gaudi_launch.messages import Message, message
-from gaudi_launch.models.model import Model
-from gaudi_launch.planning import balanced_cards
-from gaudi_launch.planning.balanced_cards import CountedSpeed
-from gaudi_launch.planning.memory import MemoryPlan
-from gaudi_launch.planning.request import Request
-from gaudi_launch.profiles import known_model
+from gaudi_launch.core.base.messages import Message, message
+from gaudi_launch.core.engines.registry import find
+from gaudi_launch.core.host.hardware import Host
+from gaudi_launch.core.host.simulated import make
+from gaudi_launch.core.models.model import Model
+from gaudi_launch.core.planning import balanced_cards
+from gaudi_launch.core.planning.balanced_cards import CountedSpeed
+from gaudi_launch.core.planning.memory import MemoryPlan
+from gaudi_launch.core.planning.profiles import known_model
+from gaudi_launch.core.planning.request import Request
 
 LARGE, SMALL = "Qwen/Qwen2-72B-Instruct", "Qwen/Qwen3-8B"
 MACHINE = ("--machine", "simulated:hls2")

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from gaudi_launch.cli.main import run
-from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.messages import Message, message
-from gaudi_launch.planning.config_file import named_file, with_file
-from gaudi_launch.planning.engine_args import engine_args
-from gaudi_launch.planning.option_table import UPSTREAM, option_table
-from gaudi_launch.planning.request import Request
-from gaudi_launch.planning.secret_args import SECRET_FILE
+from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.core.base.messages import Message, message
+from gaudi_launch.core.planning.config_file import named_file, with_file
+from gaudi_launch.core.planning.engine_args import engine_args
+from gaudi_launch.core.planning.option_table import UPSTREAM, option_table
+from gaudi_launch.core.planning.request import Request
+from gaudi_launch.core.planning.secret_args import SECRET_FILE
 
 TABLE = option_table(UPSTREAM)
 S = "hunter2-SECRET"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gaudi_launch.planning.container import IMAGE, Container, Mount
+from gaudi_launch.core.planning.container import IMAGE, Container, Mount
 
 DIGEST = "@sha256:" + "0a" * 32
 

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 
 import pytest
 
-from gaudi_launch.messages import message
-from gaudi_launch.planning.decisions import Decisions
-from gaudi_launch.planning.plan import STRENGTH, Overridden, Setting, Source
+from gaudi_launch.core.base.messages import message
+from gaudi_launch.core.planning.decisions import Decisions
+from gaudi_launch.core.planning.plan import STRENGTH, Overridden, Setting, Source
 
 WHY = message("plan.exported")
 

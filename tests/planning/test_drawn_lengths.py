@@ -9,13 +9,13 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from gaudi_launch.buckets.coverage import prove
-from gaudi_launch.engines.registry import find
-from gaudi_launch.errors import LaunchError
-from gaudi_launch.host.simulated import make
-from gaudi_launch.planning.planner import Draft, buckets_of, draft, place
-from gaudi_launch.planning.request import Request
-from gaudi_launch.profiles import known_model
+from gaudi_launch.core.base.errors import LaunchError
+from gaudi_launch.core.buckets.coverage import prove
+from gaudi_launch.core.engines.registry import find
+from gaudi_launch.core.host.simulated import make
+from gaudi_launch.core.planning.planner import Draft, buckets_of, draft, place
+from gaudi_launch.core.planning.profiles import known_model
+from gaudi_launch.core.planning.request import Request
 from tests.support.plans import planned
 
 LONGEST = 40960

@@ -8,23 +8,23 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_launch import paths
-from gaudi_launch.engines.registry import find
-from gaudi_launch.engines.support import newest, versions
-from gaudi_launch.engines.user_options import enumerated
-from gaudi_launch.engines.version_facts import names_of
-from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.host import simulated
-from gaudi_launch.models.config import model_from_config
-from gaudi_launch.models.model import Model
-from gaudi_launch.models.sizing import GIB
-from gaudi_launch.planning.effects import additions, draft_of, marks, with_overrides
-from gaudi_launch.planning.engine_args import EngineArgs, engine_args
-from gaudi_launch.planning.option_table import UPSTREAM, option_table
-from gaudi_launch.planning.plan import Plan
-from gaudi_launch.planning.planner import make_plan
-from gaudi_launch.planning.request import Request
-from gaudi_launch.profiles import known_model
+from gaudi_launch.core.base import paths
+from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.core.engines.registry import find
+from gaudi_launch.core.engines.support import newest, versions
+from gaudi_launch.core.engines.user_options import enumerated
+from gaudi_launch.core.engines.version_facts import names_of
+from gaudi_launch.core.host import simulated
+from gaudi_launch.core.models.config import model_from_config
+from gaudi_launch.core.models.model import Model
+from gaudi_launch.core.models.sizing import GIB
+from gaudi_launch.core.planning.effects import additions, draft_of, marks, with_overrides
+from gaudi_launch.core.planning.engine_args import EngineArgs, engine_args
+from gaudi_launch.core.planning.option_table import UPSTREAM, option_table
+from gaudi_launch.core.planning.plan import Plan
+from gaudi_launch.core.planning.planner import make_plan
+from gaudi_launch.core.planning.profiles import known_model
+from gaudi_launch.core.planning.request import Request
 from tests.support.cli import output
 from tests.support.local_hub import Hub
 

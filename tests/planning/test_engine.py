@@ -10,24 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_launch.buckets.bucket_list import Buckets
-from gaudi_launch.engines import registry
-from gaudi_launch.host.hardware import Host
-from gaudi_launch.host.simulated import make
-from gaudi_launch.models.model import Model
-from gaudi_launch.models.sizing import MemoryRules
-from gaudi_launch.planning.engine import (
-    Context,
-    Engine,
-    Limits,
-    OverHosts,
-    Proposal,
-    Spread,
-)
-from gaudi_launch.planning.engine_args import NO_ARGS
-from gaudi_launch.planning.plan import Command, EngineIdentity, Placement, Plan, Setting
-from gaudi_launch.planning.request import Request
-from gaudi_launch.planning.support_answer import ModelSupport
+from gaudi_launch.core.buckets.bucket_list import Buckets
+from gaudi_launch.core.engines import registry
+from gaudi_launch.core.host.hardware import Host
+from gaudi_launch.core.host.simulated import make
+from gaudi_launch.core.models.model import Model
+from gaudi_launch.core.models.sizing import MemoryRules
+from gaudi_launch.core.planning.engine import Context, Engine, Limits, OverHosts, Proposal, Spread
+from gaudi_launch.core.planning.engine_args import NO_ARGS
+from gaudi_launch.core.planning.plan import Command, EngineIdentity, Placement, Plan, Setting
+from gaudi_launch.core.planning.request import Request
+from gaudi_launch.core.planning.support_answer import ModelSupport
 
 PACKAGE = Path(registry.__file__).parents[1]
 DECLARED = {name for name in vars(Engine) if not name.startswith("_")}

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gaudi_launch.planning.engine_args import (
+from gaudi_launch.core.planning.engine_args import (
     NO_ARGS,
     Argument,
     EngineArgs,
@@ -17,7 +17,12 @@ from gaudi_launch.planning.engine_args import (
     positional_model,
     split_argv,
 )
-from gaudi_launch.planning.option_table import UPSTREAM, EngineOption, OptionTable, option_table
+from gaudi_launch.core.planning.option_table import (
+    UPSTREAM,
+    EngineOption,
+    OptionTable,
+    option_table,
+)
 from tests.support import options_table
 from tests.support.cli import reading
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from gaudi_launch.cli.main import run
-from gaudi_launch.errors import ExitCode
-from gaudi_launch.messages import Message, message
-from gaudi_launch.planning.exported import (
+from gaudi_launch.core.base.errors import ExitCode
+from gaudi_launch.core.base.messages import Message, message
+from gaudi_launch.core.planning.exported import (
     SECRETS,
     check_exported,
     engine_variables,
@@ -19,8 +19,8 @@ from gaudi_launch.planning.exported import (
     overridden,
     skips_warmup,
 )
-from gaudi_launch.planning.option_table import variable_table
-from gaudi_launch.planning.plan import Overridden, Setting, Source
+from gaudi_launch.core.planning.option_table import variable_table
+from gaudi_launch.core.planning.plan import Overridden, Setting, Source
 from tests.support.refusals import failing
 
 

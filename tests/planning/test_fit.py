@@ -7,20 +7,20 @@ from typing import Any
 
 import pytest
 
-from gaudi_launch.engines import registry
-from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.host.accelerators import accelerators
-from gaudi_launch.host.simulated import make
-from gaudi_launch.messages import message
-from gaudi_launch.models.card_memory import MOST_OF_A_CARD, FitRow, FitTable, fit_each
-from gaudi_launch.models.fp8.quant_config import QuantFile
-from gaudi_launch.models.model import Model
-from gaudi_launch.models.sizing import BLOCK
-from gaudi_launch.planning.fit import card_row, divided, drawn_up, limits_of, ways_out
-from gaudi_launch.planning.plan import Placement
-from gaudi_launch.planning.planner import make_plan
-from gaudi_launch.planning.request import Request
-from gaudi_launch.profiles import known_model
+from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.core.base.messages import message
+from gaudi_launch.core.engines import registry
+from gaudi_launch.core.host.accelerators import accelerators
+from gaudi_launch.core.host.simulated import make
+from gaudi_launch.core.models.card_memory import MOST_OF_A_CARD, FitRow, FitTable, fit_each
+from gaudi_launch.core.models.fp8.quant_config import QuantFile
+from gaudi_launch.core.models.model import Model
+from gaudi_launch.core.models.sizing import BLOCK
+from gaudi_launch.core.planning.fit import card_row, divided, drawn_up, limits_of, ways_out
+from gaudi_launch.core.planning.plan import Placement
+from gaudi_launch.core.planning.planner import make_plan
+from gaudi_launch.core.planning.profiles import known_model
+from gaudi_launch.core.planning.request import Request
 
 LLAMA = "meta-llama/Llama-3.1-8B-Instruct"
 

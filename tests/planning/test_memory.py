@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from gaudi_launch import profiles
-from gaudi_launch.engines.registry import find
-from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.host.machine import load
-from gaudi_launch.messages import Message, message
-from gaudi_launch.models.card_memory import ServingDemand
-from gaudi_launch.models.model import Model
-from gaudi_launch.planning.engine import Limits
-from gaudi_launch.planning.engine_args import NO_ARGS, engine_args
-from gaudi_launch.planning.memory import (
+from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.core.base.messages import Message, message
+from gaudi_launch.core.engines.registry import find
+from gaudi_launch.core.host.machine import load
+from gaudi_launch.core.models.card_memory import ServingDemand
+from gaudi_launch.core.models.model import Model
+from gaudi_launch.core.planning import profiles
+from gaudi_launch.core.planning.engine import Limits
+from gaudi_launch.core.planning.engine_args import NO_ARGS, engine_args
+from gaudi_launch.core.planning.memory import (
     CardSet,
     ChosenSettings,
     MemoryPlan,
@@ -25,10 +25,10 @@ from gaudi_launch.planning.memory import (
     memory_for,
     type_on_card,
 )
-from gaudi_launch.planning.plan import Plan, Setting
-from gaudi_launch.planning.planner import make_plan
-from gaudi_launch.planning.request import Request
-from gaudi_launch.profiles import known_model
+from gaudi_launch.core.planning.plan import Plan, Setting
+from gaudi_launch.core.planning.planner import make_plan
+from gaudi_launch.core.planning.profiles import known_model
+from gaudi_launch.core.planning.request import Request
 from tests.support.refusals import failing
 
 LLAMA = Model(

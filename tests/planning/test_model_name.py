@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from gaudi_launch.cli.main import run
-from gaudi_launch.errors import ExitCode
-from gaudi_launch.messages import message
-from gaudi_launch.models.model import Model
-from gaudi_launch.planning.engine_args import engine_args
-from gaudi_launch.planning.model_name import (
+from gaudi_launch.core.base.errors import ExitCode
+from gaudi_launch.core.base.messages import message
+from gaudi_launch.core.models.model import Model
+from gaudi_launch.core.planning.engine_args import engine_args
+from gaudi_launch.core.planning.model_name import (
     KnownNames,
     check_files,
     lacks_weights,
@@ -21,7 +21,7 @@ from gaudi_launch.planning.model_name import (
     near_folders,
     nearest_names,
 )
-from gaudi_launch.planning.request import Request
+from gaudi_launch.core.planning.request import Request
 from tests.support.refusals import failing, refused
 from tests.support.shards import shard
 

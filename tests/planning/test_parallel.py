@@ -7,18 +7,18 @@ from dataclasses import replace
 
 import pytest
 
-from gaudi_launch.engines.registry import find
-from gaudi_launch.engines.support import releases
-from gaudi_launch.engines.version_facts import names_of
-from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.host import simulated
-from gaudi_launch.models.model import Model
-from gaudi_launch.planning.option_table import option_table
-from gaudi_launch.planning.passthrough import with_options
-from gaudi_launch.planning.plan import Plan
-from gaudi_launch.planning.planner import make_plan
-from gaudi_launch.planning.request import Request
-from gaudi_launch.profiles import known_model
+from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.core.engines.registry import find
+from gaudi_launch.core.engines.support import releases
+from gaudi_launch.core.engines.version_facts import names_of
+from gaudi_launch.core.host import simulated
+from gaudi_launch.core.models.model import Model
+from gaudi_launch.core.planning.option_table import option_table
+from gaudi_launch.core.planning.passthrough import with_options
+from gaudi_launch.core.planning.plan import Plan
+from gaudi_launch.core.planning.planner import make_plan
+from gaudi_launch.core.planning.profiles import known_model
+from gaudi_launch.core.planning.request import Request
 
 DENSE = known_model("meta-llama/Llama-3.1-8B-Instruct", False)
 MOE = known_model("Qwen/Qwen3-30B-A3B", False)

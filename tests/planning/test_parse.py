@@ -7,8 +7,8 @@ from functools import partial
 
 import pytest
 
-from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.planning.parse import (
+from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.core.planning.parse import (
     MOST_SEQS,
     MOST_TOKENS,
     Ranges,

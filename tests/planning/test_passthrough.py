@@ -9,15 +9,15 @@ from dataclasses import replace
 import pytest
 from typer.testing import CliRunner
 
-from gaudi_launch.app.options import LaunchOptions, to_request
 from gaudi_launch.cli.main import app
-from gaudi_launch.engines.registry import find
-from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.messages import Message, message
-from gaudi_launch.planning.engine_args import engine_args
-from gaudi_launch.planning.option_table import UPSTREAM, option_table
-from gaudi_launch.planning.parse import MOST_SEQS, MOST_TOKENS
-from gaudi_launch.planning.passthrough import (
+from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.core.base.messages import Message, message
+from gaudi_launch.core.engines.registry import find
+from gaudi_launch.core.launch.options import LaunchOptions, to_request
+from gaudi_launch.core.planning.engine_args import engine_args
+from gaudi_launch.core.planning.option_table import UPSTREAM, option_table
+from gaudi_launch.core.planning.parse import MOST_SEQS, MOST_TOKENS
+from gaudi_launch.core.planning.passthrough import (
     HOSTS,
     over,
     overruled_flags,
@@ -26,9 +26,9 @@ from gaudi_launch.planning.passthrough import (
     with_own_words,
     with_user_args,
 )
-from gaudi_launch.planning.plan import Kind, Overridden, Setting
-from gaudi_launch.planning.request import Request
-from gaudi_launch.planning.secret_args import SECRET_FILE
+from gaudi_launch.core.planning.plan import Kind, Overridden, Setting
+from gaudi_launch.core.planning.request import Request
+from gaudi_launch.core.planning.secret_args import SECRET_FILE
 from tests.support.refusals import failing
 
 

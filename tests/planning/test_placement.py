@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.host.cpus import format_cpus, parse_cpus
-from gaudi_launch.host.hardware import Card, Holder, Host, NumaNode
-from gaudi_launch.host.machine import load
-from gaudi_launch.messages import Message, catalogue, message
-from gaudi_launch.planning.placement import (
+from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.core.base.messages import Message, catalogue, message
+from gaudi_launch.core.host.cpus import format_cpus, parse_cpus
+from gaudi_launch.core.host.hardware import Card, Holder, Host, NumaNode
+from gaudi_launch.core.host.machine import load
+from gaudi_launch.core.planning.placement import (
     choose,
     choose_for,
     documented_sets,
@@ -26,8 +26,8 @@ from gaudi_launch.planning.placement import (
     share_cpus,
     spans_groups,
 )
-from gaudi_launch.planning.plan import Placement
-from gaudi_launch.planning.request import Request
+from gaudi_launch.core.planning.plan import Placement
+from gaudi_launch.core.planning.request import Request
 from tests.support.cli import golden
 from tests.support.machines import make_recorded, recorded_hosts, use
 from tests.support.places import DATA

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
-from gaudi_launch.buckets.bucket_list import Buckets
-from gaudi_launch.messages import message
-from gaudi_launch.planning.container import Container
-from gaudi_launch.planning.plan import (
+from gaudi_launch.core.base.messages import message
+from gaudi_launch.core.buckets.bucket_list import Buckets
+from gaudi_launch.core.planning.container import Container
+from gaudi_launch.core.planning.plan import (
     Command,
     EngineIdentity,
     Estimate,

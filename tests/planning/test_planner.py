@@ -10,19 +10,19 @@ from typing import Any
 
 import pytest
 
-from gaudi_launch.buckets.bucket_list import BucketError, Buckets
-from gaudi_launch.buckets.warmup_time import Measured
-from gaudi_launch.engines.registry import find
-from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.host import simulated
-from gaudi_launch.host.hardware import Host
-from gaudi_launch.messages import Message, message
-from gaudi_launch.models.model import Model
-from gaudi_launch.planning.container import Container
-from gaudi_launch.planning.engine import Context
-from gaudi_launch.planning.plan import Command, Estimate, Overridden, Placement, Plan, Setting
-from gaudi_launch.planning.planner import draft, make_plan, place
-from gaudi_launch.planning.request import Request
+from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.core.base.messages import Message, message
+from gaudi_launch.core.buckets.bucket_list import BucketError, Buckets
+from gaudi_launch.core.buckets.warmup_time import Measured
+from gaudi_launch.core.engines.registry import find
+from gaudi_launch.core.host import simulated
+from gaudi_launch.core.host.hardware import Host
+from gaudi_launch.core.models.model import Model
+from gaudi_launch.core.planning.container import Container
+from gaudi_launch.core.planning.engine import Context
+from gaudi_launch.core.planning.plan import Command, Estimate, Overridden, Placement, Plan, Setting
+from gaudi_launch.core.planning.planner import draft, make_plan, place
+from gaudi_launch.core.planning.request import Request
 from tests.support.refusals import failing
 from tests.support.toy_engine import Toy
 from tests.support.vllm_gaudi_plans import HLS2, LLAMA

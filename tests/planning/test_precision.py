@@ -9,17 +9,17 @@ from typing import Any
 
 import pytest
 
-from gaudi_launch.buckets.warmup_time import FILE_NAME
-from gaudi_launch.engines.registry import find
-from gaudi_launch.host.machine import load
-from gaudi_launch.models.model import Model
-from gaudi_launch.planning.planner import make_plan
-from gaudi_launch.planning.precision import asked_fp8, fp8_cache, runs_fp8, weight_type
-from gaudi_launch.planning.request import Request
-from gaudi_launch.profiles import known_model
-from gaudi_launch.services.log.follow import LaunchPhase, LaunchProgress
-from gaudi_launch.services.state.job import Supervision, job_of
-from gaudi_launch.services.state.recorder import remember
+from gaudi_launch.core.buckets.warmup_time import FILE_NAME
+from gaudi_launch.core.engines.registry import find
+from gaudi_launch.core.host.machine import load
+from gaudi_launch.core.models.model import Model
+from gaudi_launch.core.planning.planner import make_plan
+from gaudi_launch.core.planning.precision import asked_fp8, fp8_cache, runs_fp8, weight_type
+from gaudi_launch.core.planning.profiles import known_model
+from gaudi_launch.core.planning.request import Request
+from gaudi_launch.core.services.log.follow import LaunchPhase, LaunchProgress
+from gaudi_launch.core.services.state.job import Supervision, job_of
+from gaudi_launch.core.services.state.recorder import remember
 
 PLAIN = Model(path="m", name="m", dtype="bfloat16")
 STORED = replace(PLAIN, quantization="fp8")

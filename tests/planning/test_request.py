@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
-from gaudi_launch.planning.engine_args import engine_args
-from gaudi_launch.planning.option_table import GENERIC, UPSTREAM, option_table
-from gaudi_launch.planning.request import Request
+from gaudi_launch.core.planning.engine_args import engine_args
+from gaudi_launch.core.planning.option_table import GENERIC, UPSTREAM, option_table
+from gaudi_launch.core.planning.request import Request
 
 EMPTY_TEXTS = ("stamp", "files_dir", "libfabric_root", "unread_file", "secret_options")
 EMPTY_LISTS = ("open_ranges", "faults", "extra", "file_words", "overruled", "unmodelled")

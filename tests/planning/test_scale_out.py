@@ -9,19 +9,19 @@ from typing import Any
 import pytest
 import yaml
 
-from gaudi_launch.doctor.runner import CHECKS, judge
-from gaudi_launch.engines.docker_command import docker_run
-from gaudi_launch.engines.registry import find
-from gaudi_launch.host import simulated
-from gaudi_launch.messages import message
-from gaudi_launch.models.model import Model
-from gaudi_launch.planning.container import Container
-from gaudi_launch.planning.plan import Plan, Setting
-from gaudi_launch.planning.planner import make_plan
-from gaudi_launch.planning.request import Request
-from gaudi_launch.planning.scale_out import LIBRARIES, ROOT
-from gaudi_launch.render import compose, quadlet
-from gaudi_launch.render.plan_container import container_of
+from gaudi_launch.core.base.messages import message
+from gaudi_launch.core.doctor.runner import CHECKS, judge
+from gaudi_launch.core.engines.docker_command import docker_run
+from gaudi_launch.core.engines.registry import find
+from gaudi_launch.core.host import simulated
+from gaudi_launch.core.models.model import Model
+from gaudi_launch.core.planning.container import Container
+from gaudi_launch.core.planning.plan import Plan, Setting
+from gaudi_launch.core.planning.planner import make_plan
+from gaudi_launch.core.planning.request import Request
+from gaudi_launch.core.planning.scale_out import LIBRARIES, ROOT
+from gaudi_launch.core.render import compose, quadlet
+from gaudi_launch.core.render.plan_container import container_of
 from tests.support import doctor_machines as m
 
 PCIE = simulated.make("gaudi2e-8")

@@ -9,17 +9,17 @@ import pytest
 import yaml
 
 from gaudi_launch.cli.main import run
-from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.messages import message
-from gaudi_launch.planning.engine_args import engine_args
-from gaudi_launch.planning.request import Request
-from gaudi_launch.planning.secret_args import (
+from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.core.base.messages import message
+from gaudi_launch.core.base.redact import reveals_secret
+from gaudi_launch.core.planning.engine_args import engine_args
+from gaudi_launch.core.planning.request import Request
+from gaudi_launch.core.planning.secret_args import (
     SECRET_FILE,
     is_secret_file,
     refuse_secret_args,
     with_secret_moved,
 )
-from gaudi_launch.redact import reveals_secret
 
 S = "hunter2-SECRET"
 

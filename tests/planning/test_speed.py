@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 
-from gaudi_launch.engines.registry import find
-from gaudi_launch.host.accelerators import accelerators
-from gaudi_launch.host.hardware import Host
-from gaudi_launch.models.fp8.quant_config import QuantFile
-from gaudi_launch.performance.balance import TYPICAL_INPUT, TYPICAL_OUTPUT
-from gaudi_launch.performance.load import from_ranges
-from gaudi_launch.planning import speed
-from gaudi_launch.planning.engine import Context, Limits
-from gaudi_launch.planning.plan import Placement
-from gaudi_launch.planning.request import Request
-from gaudi_launch.planning.speed import load_in, setup_in, static_in, step_time_in
+from gaudi_launch.core.engines.registry import find
+from gaudi_launch.core.host.accelerators import accelerators
+from gaudi_launch.core.host.hardware import Host
+from gaudi_launch.core.models.fp8.quant_config import QuantFile
+from gaudi_launch.core.planning import speed
+from gaudi_launch.core.planning.engine import Context, Limits
+from gaudi_launch.core.planning.plan import Placement
+from gaudi_launch.core.planning.request import Request
+from gaudi_launch.core.planning.speed import load_in, setup_in, static_in, step_time_in
+from gaudi_launch.core.predict.balance import TYPICAL_INPUT, TYPICAL_OUTPUT
+from gaudi_launch.core.predict.load import from_ranges
 from tests.support.vllm_gaudi_plans import HLS2, LLAMA
 
 LIMITS = Limits(1, 8192, 1, 8192, 8192, 4096, 64, 1)

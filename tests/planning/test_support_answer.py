@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.messages import message
-from gaudi_launch.models.sizing import CacheRules
-from gaudi_launch.planning.support_answer import (
+from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.core.base.messages import message
+from gaudi_launch.core.models.sizing import CacheRules
+from gaudi_launch.core.planning.support_answer import (
     LayerCache,
     ModelSupport,
     SupportStatus,

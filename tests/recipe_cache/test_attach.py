@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from gaudi_launch.buckets.bucket_list import Buckets
-from gaudi_launch.buckets.warmup_time import per_graph
-from gaudi_launch.host.hardware import Host
-from gaudi_launch.messages import message
-from gaudi_launch.planning.plan import (
+from gaudi_launch.core.base.messages import message
+from gaudi_launch.core.buckets.bucket_list import Buckets
+from gaudi_launch.core.buckets.warmup_time import per_graph
+from gaudi_launch.core.host.hardware import Host
+from gaudi_launch.core.planning.plan import (
     Command,
     EngineIdentity,
     Estimate,
@@ -23,16 +23,11 @@ from gaudi_launch.planning.plan import (
     Plan,
     Setting,
 )
-from gaudi_launch.planning.request import Request
-from gaudi_launch.recipe_cache import cache_root
-from gaudi_launch.recipe_cache.attach import (
-    VARIABLE,
-    CacheJob,
-    kept,
-    with_cache,
-)
-from gaudi_launch.recipe_cache.key import KeyParts, parts_of
-from gaudi_launch.recipe_cache.ledger import read_ledger
+from gaudi_launch.core.planning.request import Request
+from gaudi_launch.core.recipes import cache_root
+from gaudi_launch.core.recipes.attach import VARIABLE, CacheJob, kept, with_cache
+from gaudi_launch.core.recipes.key import KeyParts, parts_of
+from gaudi_launch.core.recipes.ledger import read_ledger
 from tests.support.recipes import BUCKETS, PARTS, fill
 
 HOST = Host(product="gaudi2", driver_version="1.21.3")

@@ -16,12 +16,12 @@ from typing import Any
 
 import pytest
 
-from gaudi_launch import locks
-from gaudi_launch.buckets.bucket_list import Buckets
-from gaudi_launch.errors import LaunchError
-from gaudi_launch.recipe_cache import cache_root
-from gaudi_launch.recipe_cache.key_locks import held, in_use, lock_path
-from gaudi_launch.recipe_cache.ledger import LedgerError, ledger_path, read_ledger
+from gaudi_launch.core.base import locks
+from gaudi_launch.core.base.errors import LaunchError
+from gaudi_launch.core.buckets.bucket_list import Buckets
+from gaudi_launch.core.recipes import cache_root
+from gaudi_launch.core.recipes.key_locks import held, in_use, lock_path
+from gaudi_launch.core.recipes.ledger import LedgerError, ledger_path, read_ledger
 from tests.support.places import TOP
 from tests.support.recipes import BUCKETS, PARTS, fill
 
@@ -214,7 +214,7 @@ def _child(root: Path, body: str) -> subprocess.Popen[str]:
     program = f"""
         import sys, time
         from pathlib import Path
-        from gaudi_launch.recipe_cache import cache_root
+        from gaudi_launch.core.recipes import cache_root
         from tests.support.recipes import BUCKETS
         from tests.support.recipes import PARTS
         root = Path(sys.argv[1])

@@ -8,9 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gaudi_launch.recipe_cache.key import (
-    _INDIFFERENT_VARIABLES,
-)
+from gaudi_launch.core.recipes.key import _INDIFFERENT_VARIABLES
 from tests.support.recipes import PARTS
 
 

@@ -5,17 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_launch.messages import message
-from gaudi_launch.recipe_cache.cache_root import CacheEntry
-from gaudi_launch.recipe_cache.ledger import Ledger
-from gaudi_launch.recipe_cache.location import copy_new, file_system, is_network
-from gaudi_launch.recipe_cache.manifest import walk
-from gaudi_launch.recipe_cache.size_limits import (
-    LEAST_MIB,
-    Doomed,
-    size_limit,
-    to_prune,
-)
+from gaudi_launch.core.base.messages import message
+from gaudi_launch.core.recipes.cache_root import CacheEntry
+from gaudi_launch.core.recipes.ledger import Ledger
+from gaudi_launch.core.recipes.location import copy_new, file_system, is_network
+from gaudi_launch.core.recipes.manifest import walk
+from gaudi_launch.core.recipes.size_limits import LEAST_MIB, Doomed, size_limit, to_prune
 from tests.support.recipes import PARTS
 
 

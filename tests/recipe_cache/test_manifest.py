@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gaudi_launch.recipe_cache.manifest import (
+from gaudi_launch.core.recipes.manifest import (
     Findings,
     checksum,
     read_list,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_launch.recipe_cache.sharing import share
+from gaudi_launch.core.recipes.sharing import share
 
 
 def mode(path: Path) -> int:

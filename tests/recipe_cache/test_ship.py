@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.recipe_cache import cache_root, ship
-from gaudi_launch.recipe_cache.key import KeyParts
-from gaudi_launch.recipe_cache.key_locks import held
+from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.core.recipes import cache_root, ship
+from gaudi_launch.core.recipes.key import KeyParts
+from gaudi_launch.core.recipes.key_locks import held
 from tests.support.recipes import PARTS, fill
 from tests.support.refusals import failing
 

@@ -8,16 +8,12 @@ from typing import Any
 
 import pytest
 
-from gaudi_launch.models.card_memory import ServingDemand
-from gaudi_launch.performance.load import Load
-from gaudi_launch.performance.step_time import StepTime
-from gaudi_launch.recommend.analytic import (
-    Forecast,
-    Forecaster,
-    Group,
-)
-from gaudi_launch.recommend.goal import Goal
-from gaudi_launch.recommend.space import Candidate
+from gaudi_launch.core.models.card_memory import ServingDemand
+from gaudi_launch.core.predict.load import Load
+from gaudi_launch.core.predict.step_time import StepTime
+from gaudi_launch.extensions.recommend.analytic import Forecast, Forecaster, Group
+from gaudi_launch.extensions.recommend.goal import Goal
+from gaudi_launch.extensions.recommend.space import Candidate
 from tests.support.recommend import goal, search_case
 
 LOAD = Load(((0.0, 200, 11), (1.0, 200, 11)))

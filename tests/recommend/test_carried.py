@@ -6,14 +6,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gaudi_launch.performance.load import from_ranges
-from gaudi_launch.performance.scaling import Speed
-from gaudi_launch.performance.shape import Shape
-from gaudi_launch.performance.simulate import ServedSetup, simulate
-from gaudi_launch.performance.step_model import Setup as Division
-from gaudi_launch.performance.step_time import StepTime
-from gaudi_launch.recommend.carried import CEILING, carried, client_counts, nodes_for, replicas_on
-from gaudi_launch.recommend.goal import Targets
+from gaudi_launch.core.predict.load import from_ranges
+from gaudi_launch.core.predict.scaling import Speed
+from gaudi_launch.core.predict.shape import Shape
+from gaudi_launch.core.predict.simulate import ServedSetup, simulate
+from gaudi_launch.core.predict.step_model import Setup as Division
+from gaudi_launch.core.predict.step_time import StepTime
+from gaudi_launch.extensions.recommend.carried import (
+    CEILING,
+    carried,
+    client_counts,
+    nodes_for,
+    replicas_on,
+)
+from gaudi_launch.extensions.recommend.goal import Targets
 from tests.support.traces import limits
 
 # a prompt takes 100 ms and a decode step 10 ms

@@ -6,17 +6,17 @@ from dataclasses import replace
 
 import pytest
 
-from gaudi_launch.app import recommend as app
-from gaudi_launch.app.options import LaunchOptions
-from gaudi_launch.app.recommend import RecommendCase
-from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.messages import message
-from gaudi_launch.recommend import finder
-from gaudi_launch.recommend.analytic import fitting
-from gaudi_launch.recommend.finder import find
-from gaudi_launch.recommend.goal import Targets
-from gaudi_launch.recommend.space import Candidate, SearchCase
-from gaudi_launch.recommend.trial import Planned, Planner, Simulation, Trial
+from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.core.base.messages import message
+from gaudi_launch.core.launch.options import LaunchOptions
+from gaudi_launch.extensions.recommend import case as app
+from gaudi_launch.extensions.recommend import finder
+from gaudi_launch.extensions.recommend.analytic import fitting
+from gaudi_launch.extensions.recommend.case import RecommendCase
+from gaudi_launch.extensions.recommend.finder import find
+from gaudi_launch.extensions.recommend.goal import Targets
+from gaudi_launch.extensions.recommend.space import Candidate, SearchCase
+from gaudi_launch.extensions.recommend.trial import Planned, Planner, Simulation, Trial
 from tests.support.recommend import goal, search_case
 from tests.support.refusals import failing
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gaudi_launch.performance.load import Load
-from gaudi_launch.recommend.front import RateCards, cards_for_rates, front
-from gaudi_launch.recommend.goal import Served
-from gaudi_launch.recommend.space import Candidate, SearchCase
-from gaudi_launch.recommend.trial import Trial
+from gaudi_launch.core.predict.load import Load
+from gaudi_launch.extensions.recommend.front import RateCards, cards_for_rates, front
+from gaudi_launch.extensions.recommend.goal import Served
+from gaudi_launch.extensions.recommend.space import Candidate, SearchCase
+from gaudi_launch.extensions.recommend.trial import Trial
 from tests.support.recommend import search_case
 
 ONE = Candidate("e", "bf16", 1, 8, 1, 2048, 4096, False)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from gaudi_launch import plotting
-from gaudi_launch.recommend.finder import Recommendation
-from gaudi_launch.recommend.front_chart import picture, points
-from gaudi_launch.recommend.goal import Served
-from gaudi_launch.recommend.space import Candidate
-from gaudi_launch.recommend.trial import Trial
+from gaudi_launch.core.base import plotting
+from gaudi_launch.extensions.recommend.finder import Recommendation
+from gaudi_launch.extensions.recommend.front_chart import picture, points
+from gaudi_launch.extensions.recommend.goal import Served
+from gaudi_launch.extensions.recommend.space import Candidate
+from gaudi_launch.extensions.recommend.trial import Trial
 from tests.support.plots import NotedAxis, noted_sheet
 from tests.support.recommend import goal, table_case
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gaudi_launch.performance.simulate import Latency, Outcome
-from gaudi_launch.recommend.goal import GOALS, GoalName, Served, Targets, objective
+from gaudi_launch.core.predict.simulate import Latency, Outcome
+from gaudi_launch.extensions.recommend.goal import GOALS, GoalName, Served, Targets, objective
 from tests.support.recommend import TWO_REQUESTS, goal
 
 SERVED = Served(

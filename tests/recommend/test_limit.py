@@ -6,15 +6,15 @@ from dataclasses import replace
 
 import pytest
 
-from gaudi_launch.performance.load import Load
-from gaudi_launch.performance.scaling import Speed
-from gaudi_launch.performance.shape import Shape
-from gaudi_launch.performance.simulate import ServedSetup, simulate
-from gaudi_launch.performance.step_model import Setup as Division
-from gaudi_launch.performance.step_time import StepTime
-from gaudi_launch.recommend.limit import limit_of
-from gaudi_launch.recommend.space import Candidate, SearchCase
-from gaudi_launch.recommend.trial import Trial
+from gaudi_launch.core.predict.load import Load
+from gaudi_launch.core.predict.scaling import Speed
+from gaudi_launch.core.predict.shape import Shape
+from gaudi_launch.core.predict.simulate import ServedSetup, simulate
+from gaudi_launch.core.predict.step_model import Setup as Division
+from gaudi_launch.core.predict.step_time import StepTime
+from gaudi_launch.extensions.recommend.limit import limit_of
+from gaudi_launch.extensions.recommend.space import Candidate, SearchCase
+from gaudi_launch.extensions.recommend.trial import Trial
 from tests.support.recommend import table_case
 from tests.support.traces import limits
 

@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from gaudi_launch.app.fit import ServedLengths, request_for
-from gaudi_launch.engines.registry import find
-from gaudi_launch.host.accelerators import accelerators
-from gaudi_launch.performance.load import SharedPrefix
-from gaudi_launch.profiles import known_model
-from gaudi_launch.recommend.analytic import Group, fits, fitting
-from gaudi_launch.recommend.compared import compared
-from gaudi_launch.recommend.finder import best
-from gaudi_launch.recommend.finder import find as search
-from gaudi_launch.recommend.space import (
+from gaudi_launch.core.engines.registry import find
+from gaudi_launch.core.host.accelerators import accelerators
+from gaudi_launch.core.launch.fit import ServedLengths, request_for
+from gaudi_launch.core.planning.profiles import known_model
+from gaudi_launch.core.predict.load import SharedPrefix
+from gaudi_launch.extensions.recommend.analytic import Group, fits, fitting
+from gaudi_launch.extensions.recommend.compared import compared
+from gaudi_launch.extensions.recommend.finder import best
+from gaudi_launch.extensions.recommend.finder import find as search
+from gaudi_launch.extensions.recommend.space import (
     Candidate,
     CardPool,
     SearchCase,
@@ -32,7 +32,7 @@ from gaudi_launch.recommend.space import (
     traffic_length,
     with_fewer_graphs,
 )
-from gaudi_launch.recommend.trial import Simulation
+from gaudi_launch.extensions.recommend.trial import Simulation
 from tests.support.recommend import (
     SHORT,
     SMALL,

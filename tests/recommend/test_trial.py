@@ -9,20 +9,20 @@ from typing import Any
 
 import pytest
 
-from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.messages import message
-from gaudi_launch.performance.evidence import Evidence
-from gaudi_launch.performance.load import Load, from_trace
-from gaudi_launch.performance.published import Kind
-from gaudi_launch.performance.scaling import Speed
-from gaudi_launch.performance.shape import Shape
-from gaudi_launch.performance.simulate import ServedSetup, simulate
-from gaudi_launch.performance.step_model import Setup as Division
-from gaudi_launch.performance.step_time import StepTime
-from gaudi_launch.recommend import trial as module
-from gaudi_launch.recommend.goal import GoalName, Targets
-from gaudi_launch.recommend.space import Candidate
-from gaudi_launch.recommend.trial import Planned, Simulation, Trial
+from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.core.base.messages import message
+from gaudi_launch.core.predict.evidence import Evidence
+from gaudi_launch.core.predict.load import Load, from_trace
+from gaudi_launch.core.predict.published import Kind
+from gaudi_launch.core.predict.scaling import Speed
+from gaudi_launch.core.predict.shape import Shape
+from gaudi_launch.core.predict.simulate import ServedSetup, simulate
+from gaudi_launch.core.predict.step_model import Setup as Division
+from gaudi_launch.core.predict.step_time import StepTime
+from gaudi_launch.extensions.recommend import trial as module
+from gaudi_launch.extensions.recommend.goal import GoalName, Targets
+from gaudi_launch.extensions.recommend.space import Candidate
+from gaudi_launch.extensions.recommend.trial import Planned, Simulation, Trial
 from tests.support.recommend import goal, table_case
 from tests.support.traces import limits
 

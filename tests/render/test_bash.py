@@ -18,13 +18,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gaudi_launch.engines.install.install_steps import SetupExtras, dockerfile
-from gaudi_launch.engines.releases import needed_release
-from gaudi_launch.errors import ExitCode
-from gaudi_launch.host.simulated import make
-from gaudi_launch.planning.container import Container, Mount
-from gaudi_launch.render import docker, script
-from gaudi_launch.render.plan_container import container_of
+from gaudi_launch.core.base.errors import ExitCode
+from gaudi_launch.core.engines.install.install_steps import SetupExtras, dockerfile
+from gaudi_launch.core.engines.releases import needed_release
+from gaudi_launch.core.host.simulated import make
+from gaudi_launch.core.planning.container import Container, Mount
+from gaudi_launch.core.render import docker, script
+from gaudi_launch.core.render.plan_container import container_of
 from tests.support.plans import odd, planned
 from tests.support.processes import free_port, living, pids, trivial_python
 from tests.support.refusals import failing

@@ -13,12 +13,12 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gaudi_launch.engines.install.install_steps import SetupExtras, dockerfile
-from gaudi_launch.engines.releases import needed_release
-from gaudi_launch.planning.container import Container, Mount
-from gaudi_launch.render import text, yaml_text
-from gaudi_launch.render.compose import render
-from gaudi_launch.render.plan_container import container_of
+from gaudi_launch.core.engines.install.install_steps import SetupExtras, dockerfile
+from gaudi_launch.core.engines.releases import needed_release
+from gaudi_launch.core.planning.container import Container, Mount
+from gaudi_launch.core.render import text, yaml_text
+from gaudi_launch.core.render.compose import render
+from gaudi_launch.core.render.plan_container import container_of
 from tests.support.plans import planned
 from tests.support.render_tools import NAMES, ODD, tool
 

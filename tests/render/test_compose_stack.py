@@ -6,12 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_launch.gateway.gateway_settings import GatewaySettings, Tls
-from gaudi_launch.messages import message
-from gaudi_launch.planning.container import Container
-from gaudi_launch.render import compose_stack
-from gaudi_launch.render.compose_stack import ComposeEngine, render, secrets_of
-from gaudi_launch.render.gateway_image import IMAGE, GatewaySecrets, RenderedGateway
+from gaudi_launch.core.base.messages import message
+from gaudi_launch.core.planning.container import Container
+from gaudi_launch.extensions.stack import compose_stack
+from gaudi_launch.extensions.stack.compose_stack import ComposeEngine, render, secrets_of
+from gaudi_launch.extensions.stack.gateway.gateway_image import (
+    IMAGE,
+    GatewaySecrets,
+    RenderedGateway,
+)
+from gaudi_launch.extensions.stack.gateway.gateway_settings import GatewaySettings, Tls
 from tests.support.cli import golden
 
 GATEWAY = RenderedGateway(("haproxy", "-f", "x$y"), {"haproxy.cfg": "text\n", "models.map": ""})

@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from gaudi_launch.errors import ExitCode
-from gaudi_launch.messages import message
-from gaudi_launch.planning.container import Container, Mount
-from gaudi_launch.render import compose, docker, quadlet
-from gaudi_launch.render.compose import project_name
-from gaudi_launch.render.docker import health_words, run_words
-from gaudi_launch.render.rendered import Rendered
+from gaudi_launch.core.base.errors import ExitCode
+from gaudi_launch.core.base.messages import message
+from gaudi_launch.core.planning.container import Container, Mount
+from gaudi_launch.core.render import compose, docker, quadlet
+from gaudi_launch.core.render.compose import project_name
+from gaudi_launch.core.render.docker import health_words, run_words
+from gaudi_launch.core.render.rendered import Rendered
 from tests.support.cli import golden
 from tests.support.scripted_hosts import failed
 

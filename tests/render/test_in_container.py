@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from gaudi_launch.engines.docker_command import container_name
-from gaudi_launch.planning.container import Container
-from gaudi_launch.planning.plan import Command, Plan
-from gaudi_launch.render.docker import run_words
-from gaudi_launch.render.in_container import ContainerPlace, in_container
-from gaudi_launch.render.plan_container import container_of
+from gaudi_launch.core.engines.docker_command import container_name
+from gaudi_launch.core.planning.container import Container
+from gaudi_launch.core.planning.plan import Command, Plan
+from gaudi_launch.core.render.docker import run_words
+from gaudi_launch.core.render.in_container import ContainerPlace, in_container
+from gaudi_launch.core.render.plan_container import container_of
 from tests.support.plans import odd, planned
 
 PLAN, HOST = planned()

@@ -14,14 +14,14 @@ from pathlib import Path
 import pytest
 
 from gaudi_launch.cli.main import run
-from gaudi_launch.engines.releases import release_of
-from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.host.simulated import make
-from gaudi_launch.planning.container import Container, Mount
-from gaudi_launch.planning.engine_args import NO_ARGS, split_argv
-from gaudi_launch.planning.plan import EngineIdentity
-from gaudi_launch.render.docker import health_words, run_words
-from gaudi_launch.render.plan_container import container_of, mounts_of
+from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.core.engines.releases import release_of
+from gaudi_launch.core.host.simulated import make
+from gaudi_launch.core.planning.container import Container, Mount
+from gaudi_launch.core.planning.engine_args import NO_ARGS, split_argv
+from gaudi_launch.core.planning.plan import EngineIdentity
+from gaudi_launch.core.render.docker import health_words, run_words
+from gaudi_launch.core.render.plan_container import container_of, mounts_of
 from tests.support.plans import odd, planned
 from tests.support.refusals import failing
 

@@ -13,13 +13,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gaudi_launch.engines.docker_command import PODMAN_RUNTIME
-from gaudi_launch.engines.install.install_steps import SetupExtras, dockerfile
-from gaudi_launch.engines.releases import needed_release
-from gaudi_launch.errors import ExitCode
-from gaudi_launch.planning.container import Container, Mount
-from gaudi_launch.render.plan_container import container_of
-from gaudi_launch.render.quadlet import render
+from gaudi_launch.core.base.errors import ExitCode
+from gaudi_launch.core.engines.docker_command import PODMAN_RUNTIME
+from gaudi_launch.core.engines.install.install_steps import SetupExtras, dockerfile
+from gaudi_launch.core.engines.releases import needed_release
+from gaudi_launch.core.planning.container import Container, Mount
+from gaudi_launch.core.render.plan_container import container_of
+from gaudi_launch.core.render.quadlet import render
 from tests.support.plans import planned
 from tests.support.refusals import failing
 from tests.support.render_tools import NAMES, ODD, generated, loaded, no_control

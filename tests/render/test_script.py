@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from gaudi_launch.errors import ExitCode
-from gaudi_launch.messages import message
-from gaudi_launch.planning.plan import Plan
-from gaudi_launch.render import script, systemd
-from gaudi_launch.render.rendered import Rendered
-from gaudi_launch.render.systemd import UnitOptions
+from gaudi_launch.core.base.errors import ExitCode
+from gaudi_launch.core.base.messages import message
+from gaudi_launch.core.planning.plan import Plan
+from gaudi_launch.core.render import script, systemd
+from gaudi_launch.core.render.rendered import Rendered
+from gaudi_launch.core.render.systemd import UnitOptions
 from tests.support.cli import golden
 from tests.support.plans import odd
 from tests.support.scripted_hosts import failed

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gaudi_launch.errors import ExitCode
-from gaudi_launch.planning.plan import Plan
-from gaudi_launch.render.rendered import Rendered
-from gaudi_launch.render.systemd import (
+from gaudi_launch.core.base.errors import ExitCode
+from gaudi_launch.core.planning.plan import Plan
+from gaudi_launch.core.render.rendered import Rendered
+from gaudi_launch.core.render.systemd import (
     _WAIT,
     TUNING,
     UnitOptions,

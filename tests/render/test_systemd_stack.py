@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from gaudi_launch.messages import message
-from gaudi_launch.render.gateway_image import RenderedGateway
-from gaudi_launch.render.systemd import UnitOptions
-from gaudi_launch.render.systemd_stack import UnitEngine, render_stack, run_folder
+from gaudi_launch.core.base.messages import message
+from gaudi_launch.core.render.systemd import UnitOptions
+from gaudi_launch.extensions.stack.gateway.gateway_image import RenderedGateway
+from gaudi_launch.extensions.stack.systemd_stack import UnitEngine, render_stack, run_folder
 from tests.support.cli import golden
 from tests.support.plans import odd
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_launch.messages import text
-from gaudi_launch.planning.container import Container
-from gaudi_launch.planning.plan import Placement
-from gaudi_launch.render.text import comments, heading, with_exported, with_files
+from gaudi_launch.core.base.messages import text
+from gaudi_launch.core.planning.container import Container
+from gaudi_launch.core.planning.plan import Placement
+from gaudi_launch.core.render.text import comments, heading, with_exported, with_files
 from tests.support.plans import odd, planned
 
 

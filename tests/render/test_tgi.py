@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import yaml
 
-from gaudi_launch.engines.docker_command import docker_run
-from gaudi_launch.errors import ExitCode
-from gaudi_launch.render import compose, docker, quadlet, script, systemd
-from gaudi_launch.render.plan_container import LEAST_LONG_START, LEAST_START, container_of
+from gaudi_launch.core.base.errors import ExitCode
+from gaudi_launch.core.engines.docker_command import docker_run
+from gaudi_launch.core.render import compose, docker, quadlet, script, systemd
+from gaudi_launch.core.render.plan_container import LEAST_LONG_START, LEAST_START, container_of
 from tests.support.plans import planned
 from tests.support.refusals import failing
 

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from gaudi_launch.engines.vllm_gaudi.calibration import CALIBRATION
-from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.models.calibration.phases import CalibrationRequest, Scripts
-from gaudi_launch.models.fp8.measurements import calibrated_folder
-from gaudi_launch.services import calibration_run
-from gaudi_launch.services.calibration_run import CalibrationTools, calibrate
-from gaudi_launch.services.process.step import StepProgress
+from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.core.engines.vllm_gaudi.calibration import CALIBRATION
+from gaudi_launch.core.models.fp8.measurements import calibrated_folder
+from gaudi_launch.core.services.process.step import StepProgress
+from gaudi_launch.extensions.fp8 import calibration_run
+from gaudi_launch.extensions.fp8.calibration_run import CalibrationTools, calibrate
+from gaudi_launch.extensions.fp8.phases import CalibrationRequest, Scripts
 from tests.support.refusals import failing, refused
 
 OPTIONS = {2: ("--auto-process-dataset",), 3: (), 4: (), 5: (), 6: ()}

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from gaudi_launch.engines.docker_command import PODMAN_RUNTIME
-from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.planning.container import Container, Mount
-from gaudi_launch.services.containers import (
+from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.core.engines.docker_command import PODMAN_RUNTIME
+from gaudi_launch.core.planning.container import Container, Mount
+from gaudi_launch.core.services.containers import (
     check_program,
     has_image,
     image_of,

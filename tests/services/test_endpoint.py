@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_launch.errors import ExitCode
-from gaudi_launch.services.endpoint import Target, api_key, target
-from gaudi_launch.services.state import store
+from gaudi_launch.core.base.errors import ExitCode
+from gaudi_launch.core.services.endpoint import Target, api_key, target
+from gaudi_launch.core.services.state import store
 from tests.support.refusals import refused
 
 pytestmark = pytest.mark.usefixtures("own_folders")

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gaudi_launch.services.engine_counters import (
-    EngineCounters,
-    EngineRates,
-    rates,
-)
-from gaudi_launch.services.metrics import EngineLoad, read_load
+from gaudi_launch.core.services.engine_counters import EngineCounters, EngineRates, rates
+from gaudi_launch.core.services.metrics import EngineLoad, read_load
 
 
 def test_nothing_is_said_of_what_is_not_known() -> None:

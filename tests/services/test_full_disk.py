@@ -14,7 +14,7 @@ pytestmark = pytest.mark.usefixtures("own_folders")
 FULL = """
 import errno, sys
 from pathlib import Path
-from gaudi_launch.services.state import store
+from gaudi_launch.core.services.state import store
 folder = Path(sys.argv[1])
 assert store.write(folder, "state.json", {"phase": "ready"})
 before = store.read(folder, "state.json")

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_launch.services import history
-from gaudi_launch.services.engine_counters import EngineCounters
-from gaudi_launch.services.history import (
+from gaudi_launch.core.services import history
+from gaudi_launch.core.services.engine_counters import EngineCounters
+from gaudi_launch.core.services.history import (
     DayEnergy,
     HistoryPoint,
     HistoryRing,

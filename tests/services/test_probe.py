@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from gaudi_launch.services import probe as module
-from gaudi_launch.services.listener import holder
-from gaudi_launch.services.probe import (
+from gaudi_launch.core.services import probe as module
+from gaudi_launch.core.services.listener import holder
+from gaudi_launch.core.services.probe import (
     ProbeResult,
     Readiness,
     port_free,

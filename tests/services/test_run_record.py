@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from gaudi_launch.services.run_record import read_run_record, run_so_far
+from gaudi_launch.core.services.run_record import read_run_record, run_so_far
 
 BATCHES = {
     "1": {"steps": 10, "host_ms": 0.3, "longest_ms": 0.5},

@@ -20,18 +20,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gaudi_launch.cli.main import run
-from gaudi_launch.errors import LaunchError
-from gaudi_launch.messages import text
-from gaudi_launch.planning.plan import Command
-from gaudi_launch.services import service, stop
-from gaudi_launch.services.diagnosis.endings import ended
-from gaudi_launch.services.log import rotate
-from gaudi_launch.services.metrics import read_load
-from gaudi_launch.services.process.signals import Signals
-from gaudi_launch.services.state import identity, registry, store
-from gaudi_launch.services.state.identity import Identity
-from gaudi_launch.services.state.job import ServiceJob
-from gaudi_launch.services.state.orphans import MARK, Orphan, end, orphans
+from gaudi_launch.core.base.errors import LaunchError
+from gaudi_launch.core.base.messages import text
+from gaudi_launch.core.planning.plan import Command
+from gaudi_launch.core.services import service, stop
+from gaudi_launch.core.services.diagnosis.endings import ended
+from gaudi_launch.core.services.log import rotate
+from gaudi_launch.core.services.metrics import read_load
+from gaudi_launch.core.services.process.signals import Signals
+from gaudi_launch.core.services.state import identity, registry, store
+from gaudi_launch.core.services.state.identity import Identity
+from gaudi_launch.core.services.state.job import ServiceJob
+from gaudi_launch.core.services.state.orphans import MARK, Orphan, end, orphans
 from tests.support.waiting import GENEROUS, until
 
 pytestmark = pytest.mark.usefixtures("own_folders")
@@ -167,7 +167,7 @@ def test_any_page_of_metrics(text: str) -> None:
 
 DEAF = """
 import os, signal, sys, time
-from gaudi_launch.services.state import identity, registry, store
+from gaudi_launch.core.services.state import identity, registry, store
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
 with registry.hold("a"):
     launcher = identity.of(os.getpid()).to_json()

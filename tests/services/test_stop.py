@@ -6,10 +6,10 @@ import os
 
 import pytest
 
-from gaudi_launch.errors import ExitCode
-from gaudi_launch.services import stop as module
-from gaudi_launch.services.state import identity, registry, store
-from gaudi_launch.services.state.identity import Identity
+from gaudi_launch.core.base.errors import ExitCode
+from gaudi_launch.core.services import stop as module
+from gaudi_launch.core.services.state import identity, registry, store
+from gaudi_launch.core.services.state.identity import Identity
 from tests.support.refusals import refused
 
 

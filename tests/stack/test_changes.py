@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.host.machine import load
-from gaudi_launch.stack.changes import (
+from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.core.host.machine import load
+from gaudi_launch.extensions.stack.changes import (
     ChangeCase,
     ChangeStep,
     NewEngine,
@@ -14,7 +14,7 @@ from gaudi_launch.stack.changes import (
     StackSteps,
     steps_of,
 )
-from gaudi_launch.stack.division import CardShare
+from gaudi_launch.extensions.stack.division import CardShare
 
 ALL = tuple(range(8))
 

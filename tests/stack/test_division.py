@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from gaudi_launch.errors import LaunchError
-from gaudi_launch.host.hardware import Host
-from gaudi_launch.host.machine import load
-from gaudi_launch.stack.division import CardShare, divide, placing_order, with_cards
+from gaudi_launch.core.base.errors import LaunchError
+from gaudi_launch.core.host.hardware import Host
+from gaudi_launch.core.host.machine import load
+from gaudi_launch.extensions.stack.division import CardShare, divide, placing_order, with_cards
 
 
 def modules(

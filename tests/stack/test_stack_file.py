@@ -9,14 +9,10 @@ from typing import Any
 
 import pytest
 
-from gaudi_launch.app.saved_plan import saved_fields
-from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.profiles_check import schema
-from gaudi_launch.stack.stack_file import (
-    ModelOption,
-    parse_stack,
-    read_stack,
-)
+from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.core.base.profiles_check import schema
+from gaudi_launch.core.launch.saved_plan import saved_fields
+from gaudi_launch.extensions.stack.stack_file import ModelOption, parse_stack, read_stack
 from tests.support.places import TOP
 
 pytestmark = pytest.mark.usefixtures("plain_english")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.services.state import store
-from gaudi_launch.stack import stack_record
-from gaudi_launch.stack.stack_record import (
+from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.core.services.state import store
+from gaudi_launch.extensions.stack import stack_record
+from gaudi_launch.extensions.stack.stack_record import (
     StackRecord,
     held,
     read_record,

@@ -11,7 +11,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from gaudi_launch.buckets.families import CONTEXT_LADDER, EVERY_CONTEXT, FIXED_LENGTHS, PLAIN_GRID
+from gaudi_launch.core.buckets.families import (
+    CONTEXT_LADDER,
+    EVERY_CONTEXT,
+    FIXED_LENGTHS,
+    PLAIN_GRID,
+)
 from tests.support.places import TOP
 
 ROOT = TOP

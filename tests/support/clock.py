@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from gaudi_launch.messages import set_language
+from gaudi_launch.core.base.messages import set_language
 
 
 @pytest.fixture

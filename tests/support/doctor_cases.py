@@ -6,12 +6,12 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from gaudi_launch.doctor.findings import DoctorFacts, Pins
-from gaudi_launch.doctor.runner import CHECKS, run
-from gaudi_launch.host.hardware import Holder, NumaNode
-from gaudi_launch.host.hl_smi import HlSmiOutput
-from gaudi_launch.host.host_config import Disk
-from gaudi_launch.messages import message
+from gaudi_launch.core.base.messages import message
+from gaudi_launch.core.doctor.findings import DoctorFacts, Pins
+from gaudi_launch.core.doctor.runner import CHECKS, run
+from gaudi_launch.core.host.hardware import Holder, NumaNode
+from gaudi_launch.core.host.hl_smi import HlSmiOutput
+from gaudi_launch.core.host.host_config import Disk
 from tests.support import doctor_machines as m
 
 # a line of the shell in a step for people

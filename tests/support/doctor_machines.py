@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
-from gaudi_launch.doctor.findings import (
+from gaudi_launch.core.doctor.findings import (
     DoctorFacts,
     EngineFacts,
     GatewayFacts,
@@ -15,9 +15,9 @@ from gaudi_launch.doctor.findings import (
     Wants,
     Weights,
 )
-from gaudi_launch.host import host_config, machine, simulated
-from gaudi_launch.host.hardware import Card, Host
-from gaudi_launch.host.host_config import HostConfig
+from gaudi_launch.core.host import host_config, machine, simulated
+from gaudi_launch.core.host.hardware import Card, Host
+from gaudi_launch.core.host.host_config import HostConfig
 
 Change = Callable[[DoctorFacts], DoctorFacts]
 

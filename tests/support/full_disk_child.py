@@ -9,7 +9,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from gaudi_launch.models.hub import child
+from gaudi_launch.core.models.hub import child
 
 _open = os.open
 

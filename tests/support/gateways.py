@@ -20,11 +20,17 @@ from typing import Any
 import psutil
 import pytest
 
-from gaudi_launch.app import gateway, waiting
-from gaudi_launch.app.report import Silent
-from gaudi_launch.app.stop import end
-from gaudi_launch.gateway.gateway_settings import Backend, GatewayReplica, GatewaySettings, Tls
-from gaudi_launch.services.state.registry import find
+from gaudi_launch.core.launch import waiting
+from gaudi_launch.core.launch.report import Silent
+from gaudi_launch.core.launch.stop import end
+from gaudi_launch.core.services.state.registry import find
+from gaudi_launch.extensions.stack.gateway import case as gateway
+from gaudi_launch.extensions.stack.gateway.gateway_settings import (
+    Backend,
+    GatewayReplica,
+    GatewaySettings,
+    Tls,
+)
 from tests.support.places import SUPPORT
 from tests.support.waiting import GENEROUS, until, unused_port
 

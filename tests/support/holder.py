@@ -8,8 +8,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from gaudi_launch.errors import LaunchError
-from gaudi_launch.services.state.reservation import reserve
+from gaudi_launch.core.base.errors import LaunchError
+from gaudi_launch.core.services.state.reservation import reserve
 
 try:
     with reserve(tuple(int(word) for word in sys.argv[2].split(",")), Path(sys.argv[1])):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from gaudi_launch.host import simulated
-from gaudi_launch.models.model import Model
-from gaudi_launch.planning.request import Request
+from gaudi_launch.core.host import simulated
+from gaudi_launch.core.models.model import Model
+from gaudi_launch.core.planning.request import Request
 
 HOSTS = {name: simulated.make(name) for name in ("hls2", "gaudi2e-8", "gaudi2e-4", "gaudi3-oam")}
 

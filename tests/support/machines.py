@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from gaudi_launch.host.hardware import Host
-from gaudi_launch.host.simulated_files import SimulatedServer
+from gaudi_launch.core.host.hardware import Host
+from gaudi_launch.core.host.simulated_files import SimulatedServer
 from tests.support.places import DATA
 
 INDEX_MODULE = "-Q index,module_id -f csv"

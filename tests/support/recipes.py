@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from gaudi_launch.buckets.bucket_list import Buckets
-from gaudi_launch.recipe_cache import cache_root
-from gaudi_launch.recipe_cache.key import KeyParts
+from gaudi_launch.core.buckets.bucket_list import Buckets
+from gaudi_launch.core.recipes import cache_root
+from gaudi_launch.core.recipes.key import KeyParts
 
 PARTS = KeyParts(
     product="gaudi2",

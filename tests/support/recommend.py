@@ -6,16 +6,16 @@ from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any
 
-from gaudi_launch.app.fit import ServedLengths, data_types, engine_for, request_for
-from gaudi_launch.host.accelerators import accelerators
-from gaudi_launch.models.model import Model
-from gaudi_launch.performance.load import Load, from_ranges
-from gaudi_launch.planning.request import Request
-from gaudi_launch.profiles import known_model
-from gaudi_launch.recommend.analytic import Group
-from gaudi_launch.recommend.goal import Goal, GoalName, Targets
-from gaudi_launch.recommend.space import Candidate, CardPool, SearchCase, SearchedEngine
-from gaudi_launch.recommend.trial import Planned, Planner
+from gaudi_launch.core.host.accelerators import accelerators
+from gaudi_launch.core.launch.fit import ServedLengths, data_types, engine_for, request_for
+from gaudi_launch.core.models.model import Model
+from gaudi_launch.core.planning.profiles import known_model
+from gaudi_launch.core.planning.request import Request
+from gaudi_launch.core.predict.load import Load, from_ranges
+from gaudi_launch.extensions.recommend.analytic import Group
+from gaudi_launch.extensions.recommend.goal import Goal, GoalName, Targets
+from gaudi_launch.extensions.recommend.space import Candidate, CardPool, SearchCase, SearchedEngine
+from gaudi_launch.extensions.recommend.trial import Planned, Planner
 
 NO_TARGETS = Targets(None, None)
 SMALL = "meta-llama/Llama-3.1-8B-Instruct"

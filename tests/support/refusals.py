@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.core.base.errors import ExitCode, LaunchError
 
 
 @contextmanager

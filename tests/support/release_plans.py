@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gaudi_launch.app.options import LaunchOptions
-from gaudi_launch.app.prepare import CheckedPlan, checked_plan
-from gaudi_launch.engines.support import version_of
-from gaudi_launch.engines.version_facts import names_of, reads_variable
-from gaudi_launch.errors import LaunchError
-from gaudi_launch.planning.engine import BucketQuestion, Context
-from gaudi_launch.planning.plan import variables_of
+from gaudi_launch.core.base.errors import LaunchError
+from gaudi_launch.core.engines.support import version_of
+from gaudi_launch.core.engines.version_facts import names_of, reads_variable
+from gaudi_launch.core.launch.options import LaunchOptions
+from gaudi_launch.core.launch.prepare import CheckedPlan, checked_plan
+from gaudi_launch.core.planning.engine import BucketQuestion, Context
+from gaudi_launch.core.planning.plan import variables_of
 
 Kind = Mapping[str, Any]
 _EXPORTED = "exported"

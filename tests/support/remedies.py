@@ -5,10 +5,11 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from gaudi_launch.doctor import Wants, quick, remedies
-from gaudi_launch.doctor.remedies import Change
-from gaudi_launch.host.host_config import read_live
-from gaudi_launch.host.read import read_host
+from gaudi_launch.commands.doctor import remedies
+from gaudi_launch.commands.doctor.remedies import Change
+from gaudi_launch.core.doctor import Wants, quick
+from gaudi_launch.core.host.host_config import read_live
+from gaudi_launch.core.host.read import read_host
 
 
 def plan(root: Path) -> list[Change]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gaudi_launch.app.report import Silent
+from gaudi_launch.core.launch.report import Silent
 
 
 class Lines(Silent):

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
-from gaudi_launch.bench.client import Client, Reply, Response, ServerError
+from gaudi_launch.extensions.bench.client import Client, Reply, Response, ServerError
 
 Answer = Callable[[str, Any], tuple[int, Any]]
 Piece = tuple[float, bytes]

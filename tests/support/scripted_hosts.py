@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from gaudi_launch.cluster.inventory import Member
-from gaudi_launch.cluster.layout import Layout
-from gaudi_launch.cluster.parts import Cluster, ClusterEngine, Node
-from gaudi_launch.cluster.ssh import RemoteError
-from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.messages import message
-from gaudi_launch.planning.plan import Command, EngineIdentity, Placement, Plan
+from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.core.base.messages import message
+from gaudi_launch.core.hosts.inventory import Member
+from gaudi_launch.core.hosts.layout import Layout
+from gaudi_launch.core.hosts.parts import Cluster, ClusterEngine, Node
+from gaudi_launch.core.hosts.ssh import RemoteError
+from gaudi_launch.core.planning.plan import Command, EngineIdentity, Placement, Plan
 
 Request = Mapping[str, Any]
 GONE = message("cluster.unreachable", host="b", ssh="me@b", why="No route to host")
@@ -38,9 +38,9 @@ def scripted(
 ) -> ScriptedHosts:
     """Let ssh's requests be answered by a function, one host at a time."""
     hosts = ScriptedHosts(reply)
-    monkeypatch.setattr("gaudi_launch.cluster.ssh.ask", hosts.ask)
-    monkeypatch.setattr("gaudi_launch.cluster.ssh._MOST_AT_ONCE", 1)
-    monkeypatch.setattr("gaudi_launch.interrupt.TURN_SECONDS", 1 / 1024)
+    monkeypatch.setattr("gaudi_launch.core.hosts.ssh.ask", hosts.ask)
+    monkeypatch.setattr("gaudi_launch.core.hosts.ssh._MOST_AT_ONCE", 1)
+    monkeypatch.setattr("gaudi_launch.core.base.interrupt.TURN_SECONDS", 1 / 1024)
     return hosts
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_launch.host.simulated import write_tree
+from gaudi_launch.core.host.simulated import write_tree
 from tests.support.waiting import GENEROUS
 
 CONFIG = {

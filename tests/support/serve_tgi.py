@@ -10,7 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from gaudi_launch.host.simulated import write_tree
+from gaudi_launch.core.host.simulated import write_tree
 from tests.support.docker_daemon import Daemon
 from tests.support.places import SUPPORT
 from tests.support.serve import CONFIG

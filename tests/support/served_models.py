@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from gaudi_launch.kubernetes.chart_values import Name
-from gaudi_launch.kubernetes.objects.needs import PodResources
-from gaudi_launch.kubernetes.target import KubernetesGateway, ServedModel
-from gaudi_launch.messages import message
-from gaudi_launch.planning.container import Container, Mount
+from gaudi_launch.core.base.messages import message
+from gaudi_launch.core.planning.container import Container, Mount
+from gaudi_launch.extensions.kubernetes.chart_values import Name
+from gaudi_launch.extensions.kubernetes.objects.needs import PodResources
+from gaudi_launch.extensions.kubernetes.target import KubernetesGateway, ServedModel
 
 NEEDS = PodResources(
     cards=2,

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from gaudi_launch.services.state import registry, store
+from gaudi_launch.core.services.state import registry, store
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from gaudi_launch.buckets.ladder_rules import LadderRules
+from gaudi_launch.core.buckets.ladder_rules import LadderRules
 from tests.support.places import TOP
 
 _REGISTRY = """
@@ -91,9 +91,9 @@ import os
 import sys
 
 sys.path.append(TOP)
-from gaudi_launch.buckets.engine_buckets import algorithm_of, engine_buckets, engine_model, lookups
-from gaudi_launch.buckets.families import ladder_name
-from gaudi_launch.buckets.ladder_rules import LadderRules
+from gaudi_launch.core.buckets.engine_buckets import algorithm_of, engine_buckets, engine_model, lookups
+from gaudi_launch.core.buckets.families import ladder_name
+from gaudi_launch.core.buckets.ladder_rules import LadderRules
 
 FAMILY = ladder_name(LadderRules(**RULES))
 NAMES = ("max_num_seqs", "max_num_prefill_seqs", "block_size", "max_num_batched_tokens")

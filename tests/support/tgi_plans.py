@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from gaudi_launch.host import simulated
-from gaudi_launch.planning.container import Container
-from gaudi_launch.planning.plan import Plan
+from gaudi_launch.core.host import simulated
+from gaudi_launch.core.planning.container import Container
+from gaudi_launch.core.planning.plan import Plan
 
 HLS2 = simulated.make("hls2")
 

@@ -13,17 +13,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from gaudi_launch.buckets.bucket_list import Buckets
-from gaudi_launch.engines.base import options_of, sent_variables
-from gaudi_launch.host.hardware import Host
-from gaudi_launch.messages import message
-from gaudi_launch.models.model import Model
-from gaudi_launch.models.sizing import MemoryRules
-from gaudi_launch.performance.limits import CoverageQuestion, as_limits
-from gaudi_launch.planning.decisions import Decisions
-from gaudi_launch.planning.engine import Context, Engine, Limits, Proposal
-from gaudi_launch.planning.plan import Command, EngineIdentity, Setting
-from gaudi_launch.planning.request import Request
+from gaudi_launch.core.base.messages import message
+from gaudi_launch.core.buckets.bucket_list import Buckets
+from gaudi_launch.core.engines.base import options_of, sent_variables
+from gaudi_launch.core.host.hardware import Host
+from gaudi_launch.core.models.model import Model
+from gaudi_launch.core.models.sizing import MemoryRules
+from gaudi_launch.core.planning.decisions import Decisions
+from gaudi_launch.core.planning.engine import Context, Engine, Limits, Proposal
+from gaudi_launch.core.planning.plan import Command, EngineIdentity, Setting
+from gaudi_launch.core.planning.request import Request
+from gaudi_launch.core.predict.limits import CoverageQuestion, as_limits
 
 NAME = "toy"
 BLOCK = 128

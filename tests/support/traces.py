@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from gaudi_launch.performance.limits import EngineLimits
+from gaudi_launch.core.predict.limits import EngineLimits
 from tests.support.places import SHARED
 
 TRACES = SHARED / "traces"

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gaudi_launch.messages import LANGUAGES, set_language
+from gaudi_launch.core.base.messages import LANGUAGES, set_language
 from tests.support.cli import golden, stripped
 
 

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from gaudi_launch.engines.registry import find
-from gaudi_launch.errors import LaunchError
-from gaudi_launch.host import simulated
-from gaudi_launch.models.model import Model
-from gaudi_launch.planning.plan import Plan, Setting
-from gaudi_launch.planning.planner import make_plan
-from gaudi_launch.planning.request import Request
+from gaudi_launch.core.base.errors import LaunchError
+from gaudi_launch.core.engines.registry import find
+from gaudi_launch.core.host import simulated
+from gaudi_launch.core.models.model import Model
+from gaudi_launch.core.planning.plan import Plan, Setting
+from gaudi_launch.core.planning.planner import make_plan
+from gaudi_launch.core.planning.request import Request
 
 HLS2 = simulated.make("hls2")
 

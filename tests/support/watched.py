@@ -5,9 +5,15 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from gaudi_launch.cli.top_state import TopState
-from gaudi_launch.watch.sample import CardSample, DiskSample, HostSample, NodeSample, ServiceSample
-from gaudi_launch.watch.trails import Trails
+from gaudi_launch.extensions.watch.sample import (
+    CardSample,
+    DiskSample,
+    HostSample,
+    NodeSample,
+    ServiceSample,
+)
+from gaudi_launch.extensions.watch.top.state import TopState
+from gaudi_launch.extensions.watch.trails import Trails
 
 NOON = 1_800_000_000.0
 

@@ -12,14 +12,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from gaudi_launch.engines.registry import find
-from gaudi_launch.errors import LaunchError
-from gaudi_launch.host.hardware import Host
-from gaudi_launch.messages import Message
-from gaudi_launch.models.model import Model
-from gaudi_launch.planning.plan import Plan, Setting
-from gaudi_launch.planning.planner import make_plan
-from gaudi_launch.planning.request import Request
+from gaudi_launch.core.base.errors import LaunchError
+from gaudi_launch.core.base.messages import Message
+from gaudi_launch.core.engines.registry import find
+from gaudi_launch.core.host.hardware import Host
+from gaudi_launch.core.models.model import Model
+from gaudi_launch.core.planning.plan import Plan, Setting
+from gaudi_launch.core.planning.planner import make_plan
+from gaudi_launch.core.planning.request import Request
 
 # names of files have a digest of their text
 _DIGEST = re.compile(r"-[0-9a-f]{12}\b")

@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_launch.host import simulated
-from gaudi_launch.host.files import Files
-from gaudi_launch.host.hl_smi import HlSmiOutput
-from gaudi_launch.host.shared_hl_smi import TimedOutput
-from gaudi_launch.host.snapshot import to_json
-from gaudi_launch.messages import set_language, text
-from gaudi_launch.watch import card_sampler
-from gaudi_launch.watch.card_sampler import CardSampler, SimulatedSource
-from gaudi_launch.watch.sample import CardSample
+from gaudi_launch.core.base.messages import set_language, text
+from gaudi_launch.core.host import simulated
+from gaudi_launch.core.host.files import Files
+from gaudi_launch.core.host.hl_smi import HlSmiOutput
+from gaudi_launch.core.host.shared_hl_smi import TimedOutput
+from gaudi_launch.core.host.snapshot import to_json
+from gaudi_launch.extensions.watch import card_sampler
+from gaudi_launch.extensions.watch.card_sampler import CardSampler, SimulatedSource
+from gaudi_launch.extensions.watch.sample import CardSample
 from tests.support.machines import use, write_stub
 from tests.support.waiting import GENEROUS
 

@@ -19,14 +19,20 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from gaudi_launch import background
 from gaudi_launch.cli.main import run
-from gaudi_launch.services.engine_counters import EngineCounters
-from gaudi_launch.services.state import store
-from gaudi_launch.services.state.registry import ServiceRecord
-from gaudi_launch.watch import exporter
-from gaudi_launch.watch.exporter_server import with_health
-from gaudi_launch.watch.sample import CardSample, DiskSample, HostSample, NodeSample, ServiceSample
+from gaudi_launch.core.base import background
+from gaudi_launch.core.services.engine_counters import EngineCounters
+from gaudi_launch.core.services.state import store
+from gaudi_launch.core.services.state.registry import ServiceRecord
+from gaudi_launch.extensions.watch.exporter import export as exporter
+from gaudi_launch.extensions.watch.exporter.server import with_health
+from gaudi_launch.extensions.watch.sample import (
+    CardSample,
+    DiskSample,
+    HostSample,
+    NodeSample,
+    ServiceSample,
+)
 from tests.support.cli import golden
 from tests.support.service_record import service
 from tests.support.waiting import GENEROUS, until, unused_port
@@ -323,8 +329,8 @@ def test_once(
 def test_without_the_package(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delitem(sys.modules, "gaudi_launch.watch.exporter", raising=False)
-    monkeypatch.delattr("gaudi_launch.watch.exporter", raising=False)
+    monkeypatch.delitem(sys.modules, "gaudi_launch.extensions.watch.exporter.export", raising=False)
+    monkeypatch.delattr("gaudi_launch.extensions.watch.exporter.export", raising=False)
     monkeypatch.setitem(sys.modules, "prometheus_client", None)
     assert run(["exporter", "--once"]) == 3
     assert "prometheus_client is not installed" in capsys.readouterr().err

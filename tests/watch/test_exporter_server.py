@@ -12,7 +12,7 @@ from contextlib import ExitStack
 import pytest
 from prometheus_client import CollectorRegistry, Gauge
 
-from gaudi_launch.watch import exporter_server
+from gaudi_launch.extensions.watch.exporter import server as exporter_server
 
 LIMIT = 4
 

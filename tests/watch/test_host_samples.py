@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from gaudi_launch.cluster.inventory import Member
-from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.messages import text
-from gaudi_launch.watch import watched_hosts as module
-from gaudi_launch.watch.sample import HostSample
-from gaudi_launch.watch.watched_hosts import WatchedHost, watching
+from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.core.base.messages import text
+from gaudi_launch.core.hosts.inventory import Member
+from gaudi_launch.extensions.watch import watched_hosts as module
+from gaudi_launch.extensions.watch.sample import HostSample
+from gaudi_launch.extensions.watch.watched_hosts import WatchedHost, watching
 from tests.support.waiting import until
 from tests.support.watched import HOST
 

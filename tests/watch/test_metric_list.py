@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gaudi_launch.watch.metric_list import METRICS, SERIES, Metric
+from gaudi_launch.extensions.watch.metric_list import METRICS, SERIES, Metric
 
 
 def test_the_series_of_each_kind() -> None:

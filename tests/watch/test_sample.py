@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from gaudi_launch.watch.sample import (
+from gaudi_launch.extensions.watch.sample import (
     CardSample,
     DiskSample,
     HostSample,
@@ -14,7 +14,7 @@ from gaudi_launch.watch.sample import (
     ServiceSample,
     from_json,
 )
-from gaudi_launch.watch.sampler import Sampler
+from gaudi_launch.extensions.watch.sampler import Sampler
 from tests.support.records import known
 
 

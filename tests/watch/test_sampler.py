@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from gaudi_launch.services.state.registry import ServiceRecord
-from gaudi_launch.watch.sampler import Sampler
+from gaudi_launch.core.services.state.registry import ServiceRecord
+from gaudi_launch.extensions.watch.sampler import Sampler
 
 
 def record(name: str, *, alive: bool, modules: list[int]) -> ServiceRecord:

@@ -6,15 +6,11 @@ import time
 from pathlib import Path
 from typing import Any
 
-from gaudi_launch.services.engine_counters import EngineCounters
-from gaudi_launch.services.history import HistoryRing, HistoryRow
-from gaudi_launch.services.state.registry import ServiceRecord
-from gaudi_launch.watch.sample import CardSample, ServiceSample
-from gaudi_launch.watch.service_sampler import (
-    ServiceSampler,
-    from_record,
-    with_power,
-)
+from gaudi_launch.core.services.engine_counters import EngineCounters
+from gaudi_launch.core.services.history import HistoryRing, HistoryRow
+from gaudi_launch.core.services.state.registry import ServiceRecord
+from gaudi_launch.extensions.watch.sample import CardSample, ServiceSample
+from gaudi_launch.extensions.watch.service_sampler import ServiceSampler, from_record, with_power
 
 STATE = {
     "phase": "ready",

@@ -8,8 +8,8 @@ import time
 
 import pytest
 
-from gaudi_launch.watch import system_sampler
-from gaudi_launch.watch.system_sampler import SystemSampler
+from gaudi_launch.extensions.watch import system_sampler
+from gaudi_launch.extensions.watch.system_sampler import SystemSampler
 
 
 def test_disks_have_sizes_and_a_dead_one_delays_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gaudi_launch.watch.sample import CardSample, HostSample, NodeSample, ServiceSample
-from gaudi_launch.watch.trails import Trails, card_name
+from gaudi_launch.extensions.watch.sample import CardSample, HostSample, NodeSample, ServiceSample
+from gaudi_launch.extensions.watch.trails import Trails, card_name
 
 HOST = HostSample(
     "h",

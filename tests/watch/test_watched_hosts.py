@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_launch.cluster.inventory import Member
-from gaudi_launch.messages import text
-from gaudi_launch.watch.sample import HostSample
-from gaudi_launch.watch.watched_hosts import WatchedHost, sample_all, watching
+from gaudi_launch.core.base.messages import text
+from gaudi_launch.core.hosts.inventory import Member
+from gaudi_launch.extensions.watch.sample import HostSample
+from gaudi_launch.extensions.watch.watched_hosts import WatchedHost, sample_all, watching
 from tests.support.waiting import GENEROUS
 from tests.support.watched import HOST
 

@@ -12,7 +12,7 @@ from gaudi_launch.cli.progress import ProgressDisplay, ProgressState
 if TYPE_CHECKING:
     from rich.progress import ProgressColumn
 
-    from gaudi_launch.models.hub.download import PullProgress
+    from gaudi_launch.core.models.hub.download import PullProgress
 
 
 class DownloadView:

@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
-from gaudi_launch.optional import mapped
-from gaudi_launch.performance.evidence import Band
+from gaudi_launch.core.base.optional import mapped
+from gaudi_launch.core.predict.evidence import Band
 
 if TYPE_CHECKING:
-    from gaudi_launch.app.estimate import SpeedEstimate
-    from gaudi_launch.performance.evidence import Neighbour
-    from gaudi_launch.performance.load import Load
-    from gaudi_launch.performance.simulate import Latency, Outcome
-    from gaudi_launch.performance.step_model import Parts
-    from gaudi_launch.planning.plan import Estimate
+    from gaudi_launch.core.launch.estimate import SpeedEstimate
+    from gaudi_launch.core.planning.plan import Estimate
+    from gaudi_launch.core.predict.evidence import Neighbour
+    from gaudi_launch.core.predict.load import Load
+    from gaudi_launch.core.predict.simulate import Latency, Outcome
+    from gaudi_launch.core.predict.step_model import Parts
 
 
 # percentiles of latencies
@@ -147,7 +147,7 @@ def speed_json(found: SpeedEstimate | None) -> dict[str, Any] | None:
 
 def summary(found: SpeedEstimate) -> str:
     """Return the prediction in one line, as ``plan`` shows it."""
-    from gaudi_launch.messages import text
+    from gaudi_launch.core.base.messages import text
 
     made = found.outcome
     evidence = text("estimate.near" if made.evidence.near else "estimate.far")
@@ -186,7 +186,7 @@ def _number(value: float) -> str:
 def show(found: SpeedEstimate) -> None:
     """Print a prediction for people."""
     from gaudi_launch.cli.console import console, table
-    from gaudi_launch.messages import text
+    from gaudi_launch.core.base.messages import text
 
     made = found.outcome
     load, cards = made.load, made.setup.speed.setup.cards
@@ -235,14 +235,14 @@ def show(found: SpeedEstimate) -> None:
 
 
 def _row(name: str, band: Band, factor: float = 1.0) -> list[str]:
-    from gaudi_launch.messages import text
+    from gaudi_launch.core.base.messages import text
 
     values = [_number(value * factor) for value in (band.low, band.expected, band.high)]
     return [text(f"estimate.row_{name}"), *values]
 
 
 def _part_rows(found: SpeedEstimate) -> list[list[str]]:
-    from gaudi_launch.messages import text
+    from gaudi_launch.core.base.messages import text
 
     made = found.outcome
     rows: list[list[str]] = []
@@ -257,7 +257,7 @@ def _part_rows(found: SpeedEstimate) -> list[list[str]]:
 
 def _show_evidence(found: SpeedEstimate) -> None:
     from gaudi_launch.cli.console import console
-    from gaudi_launch.messages import text
+    from gaudi_launch.core.base.messages import text
 
     evidence = found.outcome.evidence
     out = console()

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from gaudi_launch.messages import text
+from gaudi_launch.core.base.messages import text
 
 if TYPE_CHECKING:
     from rich.text import Text

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from gaudi_launch.messages import text
+from gaudi_launch.core.base.messages import text
 
 
 def run_line(run: Mapping[str, Any]) -> str:

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 from gaudi_launch.cli.console import give_up_broken
 from gaudi_launch.cli.launch_panel import clock
 from gaudi_launch.cli.progress import LaunchBar
-from gaudi_launch.messages import text
-from gaudi_launch.optional import mapped
+from gaudi_launch.core.base.messages import text
+from gaudi_launch.core.base.optional import mapped
 
 if TYPE_CHECKING:
-    from gaudi_launch.planning.plan import Plan
-    from gaudi_launch.services.log.follow import Facts, LaunchProgress
-    from gaudi_launch.services.probe import Readiness
+    from gaudi_launch.core.planning.plan import Plan
+    from gaudi_launch.core.services.log.follow import Facts, LaunchProgress
+    from gaudi_launch.core.services.probe import Readiness
 
 
 # clients of an engine that admits any number
@@ -31,10 +31,10 @@ def _predicted(plan: Plan) -> str | None:
 
     `bench` predicts the load that it sends. Return None for an engine without cards.
     """
-    from gaudi_launch.app.estimate import of_record
     from gaudi_launch.cli.views.estimate import summary
-    from gaudi_launch.performance.balance import TYPICAL_INPUT, TYPICAL_OUTPUT
-    from gaudi_launch.performance.load import from_ranges
+    from gaudi_launch.core.launch.estimate import of_record
+    from gaudi_launch.core.predict.balance import TYPICAL_INPUT, TYPICAL_OUTPUT
+    from gaudi_launch.core.predict.load import from_ranges
 
     most = plan.args.last("--max-num-seqs") or ""
     clients = int(most) if most.isdecimal() and int(most) else _CLIENTS
@@ -153,7 +153,7 @@ def say_ready(model: str, url: str, seconds: int, log: str, path: str, no_chat: 
 
 def _question(path: str, model: str, *, chats: bool) -> tuple[str, dict[str, Any]]:
     """Return a first request in the server's API: path and content."""
-    from gaudi_launch.services.probe import POOLED, pooled_question
+    from gaudi_launch.core.services.probe import POOLED, pooled_question
 
     asked = "What is the capital of France?"
     if path == "/generate":

@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
-from gaudi_launch.app.waiting import phase
 from gaudi_launch.cli.console import console, table
-from gaudi_launch.messages import text
-from gaudi_launch.optional import mapped
+from gaudi_launch.core.base.messages import text
+from gaudi_launch.core.base.optional import mapped
+from gaudi_launch.core.launch.waiting import phase
 
 if TYPE_CHECKING:
-    from gaudi_launch.services.metrics import EngineLoad
-    from gaudi_launch.services.state.registry import ServiceRecord
+    from gaudi_launch.core.services.metrics import EngineLoad
+    from gaudi_launch.core.services.state.registry import ServiceRecord
 
 
 def to_json(service: ServiceRecord, load: EngineLoad | None, now: float) -> dict[str, Any]:

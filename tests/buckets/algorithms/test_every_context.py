@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from gaudi_launch.buckets.bucket_list import BucketError
-from gaudi_launch.buckets.engine_buckets import engine_buckets
-from gaudi_launch.buckets.families import EVERY_CONTEXT
+from gaudi_launch.core.buckets.bucket_list import BucketError
+from gaudi_launch.core.buckets.engine_buckets import engine_buckets
+from gaudi_launch.core.buckets.families import EVERY_CONTEXT
 
 ARGS = {
     "max_num_seqs": 16,

@@ -4,14 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gaudi_launch.buckets.algorithms.tgi import (
-    PAGED,
-    POWERS,
-    TgiLimits,
-    TgiShapes,
-    tgi_shapes,
-)
-from gaudi_launch.errors import LaunchError
+from gaudi_launch.core.base.errors import LaunchError
+from gaudi_launch.extensions.tgi.tgi_buckets import PAGED, POWERS, TgiLimits, TgiShapes, tgi_shapes
 
 EIGHT_B = TgiLimits(1024, 2048, 32, 2048)
 

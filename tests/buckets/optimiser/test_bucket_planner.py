@@ -8,13 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gaudi_launch.buckets.optimiser import bucket_planner as module
-from gaudi_launch.buckets.optimiser.bucket_planner import (
-    Aim,
-)
-from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.performance.simulator import Continued, Shapes, Weighted
-from gaudi_launch.performance.step_time import ONE_CARD_8B
+from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.core.buckets.optimiser import bucket_planner as module
+from gaudi_launch.core.buckets.optimiser.bucket_planner import Aim
+from gaudi_launch.core.predict.simulator import Continued, Shapes, Weighted
+from gaudi_launch.core.predict.step_time import ONE_CARD_8B
 from tests.support.records import near
 from tests.support.refusals import failing
 from tests.support.traces import limits

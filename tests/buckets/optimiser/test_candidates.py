@@ -11,21 +11,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gaudi_launch.buckets.coverage import uncovered
-from gaudi_launch.buckets.lookup import BucketTable
-from gaudi_launch.buckets.optimiser.bucket_planner import BucketGoal, plan
-from gaudi_launch.buckets.optimiser.candidates import (
+from gaudi_launch.core.base.errors import ExitCode
+from gaudi_launch.core.buckets.coverage import uncovered
+from gaudi_launch.core.buckets.lookup import BucketTable
+from gaudi_launch.core.buckets.optimiser.bucket_planner import BucketGoal, plan
+from gaudi_launch.core.buckets.optimiser.candidates import (
     OptimiserPhase,
     candidates,
     corners,
     plan_phase,
 )
-from gaudi_launch.buckets.optimiser.padding_cost import score
-from gaudi_launch.buckets.optimiser.workload_mix import expect
-from gaudi_launch.errors import ExitCode
-from gaudi_launch.performance.limits import EngineLimits, as_limits
-from gaudi_launch.performance.simulator import Weighted, simulate
-from gaudi_launch.performance.step_time import EIGHT_CARDS_32B, ONE_CARD_8B
+from gaudi_launch.core.buckets.optimiser.padding_cost import score
+from gaudi_launch.core.buckets.optimiser.workload_mix import expect
+from gaudi_launch.core.predict.limits import EngineLimits, as_limits
+from gaudi_launch.core.predict.simulator import Weighted, simulate
+from gaudi_launch.core.predict.step_time import EIGHT_CARDS_32B, ONE_CARD_8B
 from tests.support.refusals import failing
 from tests.support.traces import limits, made_up
 

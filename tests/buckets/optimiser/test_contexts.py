@@ -5,16 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gaudi_launch.buckets.bucket_file import plan_for_engine
-from gaudi_launch.buckets.engine_buckets import lookups
-from gaudi_launch.buckets.families import CONTEXT_LADDER
-from gaudi_launch.buckets.optimiser import contexts
-from gaudi_launch.buckets.optimiser.bucket_planner import BucketGoal
-from gaudi_launch.buckets.optimiser.padding_cost import score
-from gaudi_launch.buckets.strategies import arguments_of
-from gaudi_launch.performance.limits import CoverageQuestion, EngineLimits
-from gaudi_launch.performance.simulator import Continued, Shapes, Weighted, simulate
-from gaudi_launch.performance.step_time import ONE_CARD_8B
+from gaudi_launch.core.buckets.bucket_file import plan_for_engine
+from gaudi_launch.core.buckets.engine_buckets import lookups
+from gaudi_launch.core.buckets.families import CONTEXT_LADDER
+from gaudi_launch.core.buckets.optimiser import contexts
+from gaudi_launch.core.buckets.optimiser.bucket_planner import BucketGoal
+from gaudi_launch.core.buckets.optimiser.padding_cost import score
+from gaudi_launch.core.buckets.strategies import arguments_of
+from gaudi_launch.core.predict.limits import CoverageQuestion, EngineLimits
+from gaudi_launch.core.predict.simulator import Continued, Shapes, Weighted, simulate
+from gaudi_launch.core.predict.step_time import ONE_CARD_8B
 from tests.support.traces import limits, made_up
 
 NOTHING = Weighted(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64), np.zeros(0))
@@ -83,7 +83,7 @@ def test_a_trace_pads_less_than_the_engines_own_strategies_with_no_more_graphs()
 
 
 def test_ranges_alone_pad_less_than_the_exponential_strategy_at_full_load() -> None:
-    from gaudi_launch.buckets.optimiser.full_load import padding
+    from gaudi_launch.core.buckets.optimiser.full_load import padding
 
     mine, exponential, *_ = plan_for_engine(CoverageQuestion(CONTEXT_LADDER, bounds())).comparison
     ours, theirs = padding([mine.buckets, exponential.buckets], bounds(), ONE_CARD_8B)

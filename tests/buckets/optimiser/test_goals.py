@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_launch.buckets.bucket_list import Buckets
-from gaudi_launch.buckets.coverage import uncovered
-from gaudi_launch.buckets.engine_buckets import engine_buckets
-from gaudi_launch.buckets.families import CONTEXT_LADDER, PLAIN_GRID
-from gaudi_launch.buckets.optimiser.bucket_planner import plan
-from gaudi_launch.buckets.optimiser.padding_cost import score
-from gaudi_launch.buckets.past_requests import read_workload
-from gaudi_launch.buckets.strategies import arguments_of, script_ranges
-from gaudi_launch.performance.limits import EngineLimits
-from gaudi_launch.performance.simulator import simulate
-from gaudi_launch.performance.step_time import EIGHT_CARDS_32B, ONE_CARD_8B, StepTime
+from gaudi_launch.core.buckets.bucket_list import Buckets
+from gaudi_launch.core.buckets.coverage import uncovered
+from gaudi_launch.core.buckets.engine_buckets import engine_buckets
+from gaudi_launch.core.buckets.families import CONTEXT_LADDER, PLAIN_GRID
+from gaudi_launch.core.buckets.optimiser.bucket_planner import plan
+from gaudi_launch.core.buckets.optimiser.padding_cost import score
+from gaudi_launch.core.buckets.past_requests import read_workload
+from gaudi_launch.core.buckets.strategies import arguments_of, script_ranges
+from gaudi_launch.core.predict.limits import EngineLimits
+from gaudi_launch.core.predict.simulator import simulate
+from gaudi_launch.core.predict.step_time import EIGHT_CARDS_32B, ONE_CARD_8B, StepTime
 from tests.support.speed import within
 from tests.support.traces import TRACES, limits, made_up
 

@@ -10,20 +10,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gaudi_launch.buckets import ladders
-from gaudi_launch.buckets.engine_buckets import count
-from gaudi_launch.buckets.families import EVERY_CONTEXT
-from gaudi_launch.buckets.optimiser.parameters import (
+from gaudi_launch.core.buckets import ladders
+from gaudi_launch.core.buckets.engine_buckets import count
+from gaudi_launch.core.buckets.families import EVERY_CONTEXT
+from gaudi_launch.core.buckets.optimiser.parameters import (
     _decodes,
     _lost_time,
     _prompts,
     _time,
     usable_blocks,
 )
-from gaudi_launch.buckets.script_ranges import variables
-from gaudi_launch.buckets.strategies import arguments_of
-from gaudi_launch.performance.simulator import weighted
-from gaudi_launch.performance.step_time import ONE_CARD_8B as COST
+from gaudi_launch.core.buckets.script_ranges import variables
+from gaudi_launch.core.buckets.strategies import arguments_of
+from gaudi_launch.core.predict.simulator import weighted
+from gaudi_launch.core.predict.step_time import ONE_CARD_8B as COST
 from tests.support.traces import limits
 
 SHAPES = st.lists(

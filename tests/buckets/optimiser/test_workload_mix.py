@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gaudi_launch.buckets.bucket_file import plan_for_engine
-from gaudi_launch.buckets.families import CONTEXT_LADDER
-from gaudi_launch.buckets.optimiser import workload_mix
-from gaudi_launch.buckets.optimiser.padding_cost import score
-from gaudi_launch.performance.limits import CoverageQuestion, EngineLimits
-from gaudi_launch.performance.simulator import Shapes, simulate
-from gaudi_launch.performance.step_time import ONE_CARD_8B, StepTime
+from gaudi_launch.core.buckets.bucket_file import plan_for_engine
+from gaudi_launch.core.buckets.families import CONTEXT_LADDER
+from gaudi_launch.core.buckets.optimiser import workload_mix
+from gaudi_launch.core.buckets.optimiser.padding_cost import score
+from gaudi_launch.core.predict.limits import CoverageQuestion, EngineLimits
+from gaudi_launch.core.predict.simulator import Shapes, simulate
+from gaudi_launch.core.predict.step_time import ONE_CARD_8B, StepTime
 
 LIMITS = EngineLimits(
     max_num_seqs=32,

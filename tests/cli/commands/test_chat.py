@@ -10,11 +10,9 @@ from typing import Any
 
 import pytest
 
-from gaudi_launch.bench import conversation
-from gaudi_launch.bench.client import ServerError
-from gaudi_launch.cli import chat_options
-from gaudi_launch.cli.commands import chat, webui
 from gaudi_launch.cli.main import run
+from gaudi_launch.extensions.bench import chat, chat_options, conversation, webui
+from gaudi_launch.extensions.bench.client import ServerError
 
 pytestmark = pytest.mark.usefixtures("plain_english")
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_launch.host import simulated
-from gaudi_launch.host.machine import load
-from gaudi_launch.services.engine_counters import EngineCounters
-from gaudi_launch.services.history import HistoryRing, HistoryRow
-from gaudi_launch.services.state import store
+from gaudi_launch.core.host import simulated
+from gaudi_launch.core.host.machine import load
+from gaudi_launch.core.services.engine_counters import EngineCounters
+from gaudi_launch.core.services.history import HistoryRing, HistoryRow
+from gaudi_launch.core.services.state import store
 from tests.support.cli import document, golden, output, reading, stripped
 from tests.support.clock import utc
 from tests.support.machines import plain, use

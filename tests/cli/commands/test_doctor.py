@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from gaudi_launch.host import simulated
+from gaudi_launch.core.host import simulated
 from tests.support.waiting import GENEROUS
 
 

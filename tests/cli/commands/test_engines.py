@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_launch.engines import registry
-from gaudi_launch.messages import catalogue
+from gaudi_launch.core.base.messages import catalogue
+from gaudi_launch.core.engines import registry
 from tests.support.cli import output
 from tests.support.engines import interpreter
 
@@ -145,8 +145,8 @@ def test_a_bucket_file_of_the_users(
 def test_the_gateway_is_listed_when_it_is_installed(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from gaudi_launch.engines.vllm_cpu.install import mark
-    from gaudi_launch.gateway import program
+    from gaudi_launch.core.engines.vllm_cpu.install import mark
+    from gaudi_launch.extensions.stack.gateway import program
 
     monkeypatch.setenv("GAUDI_LAUNCH_ENGINES_DIR", str(tmp_path))
     _, out, _ = output(capsys, "engines")

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from gaudi_launch.host.simulated import write_tree
+from gaudi_launch.core.host.simulated import write_tree
 from tests.support import trivial_calibration
 from tests.support.calibration_scripts import write_scripts
 from tests.support.local_hub import Hub

@@ -16,11 +16,11 @@ import numpy as np
 import psutil
 import pytest
 
-from gaudi_launch.errors import LaunchError
-from gaudi_launch.models.folder_lock import hold
-from gaudi_launch.models.fp8 import convert
-from gaudi_launch.models.fp8.arithmetic import conversion_table
-from gaudi_launch.models.fp8.convert_check import checksum, first_wrong
+from gaudi_launch.core.base.errors import LaunchError
+from gaudi_launch.core.models.folder_lock import hold
+from gaudi_launch.core.models.fp8 import convert
+from gaudi_launch.core.models.fp8.arithmetic import conversion_table
+from gaudi_launch.core.models.fp8.convert_check import checksum, first_wrong
 from tests.support.shards import read_shard
 from tests.support.waiting import GENEROUS
 

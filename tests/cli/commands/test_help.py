@@ -8,10 +8,10 @@ import shlex
 import pytest
 
 from gaudi_launch.cli.main import COMMANDS, GROUPS, run
-from gaudi_launch.cli.questions import QUESTIONS
-from gaudi_launch.cli.views.help import question_lines, questions_markdown
 from gaudi_launch.cli.wrapping import cells
-from gaudi_launch.messages import set_language
+from gaudi_launch.commands.help.questions import QUESTIONS
+from gaudi_launch.commands.help.view import question_lines, questions_markdown
+from gaudi_launch.core.base.messages import set_language
 from tests.support.cli import golden
 from tests.support.help_texts import all_commands
 from tests.support.places import TOP

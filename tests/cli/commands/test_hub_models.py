@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from gaudi_launch.app.options import LaunchOptions
-from gaudi_launch.app.tune_candidates import candidates
 from gaudi_launch.cli.main import run
+from gaudi_launch.core.launch.options import LaunchOptions
+from gaudi_launch.extensions.bench.tune.candidates import candidates
 from tests.support.every_case import EVERY_CASE
 from tests.support.local_hub import Hub
 

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gaudi_launch.cli.main import run
-from gaudi_launch.kubernetes.status import statuses
+from gaudi_launch.extensions.kubernetes.status import statuses
 
 NOW = datetime(2026, 11, 21, 9, 0, 0, tzinfo=timezone.utc)
 STAND_IN = """#!{python}

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from gaudi_launch.cli.main import run
-from gaudi_launch.cli.views.logs import LineObjects
-from gaudi_launch.services.state import store
+from gaudi_launch.commands.services.logs.view import LineObjects
+from gaudi_launch.core.services.state import store
 from tests.support.service_record import service
 
 pytestmark = pytest.mark.usefixtures("plain_english")

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from gaudi_launch.cli.main import run
-from gaudi_launch.services.run_record import RunRecord
+from gaudi_launch.core.services.run_record import RunRecord
 from tests.support.cli import output
 
 pytestmark = pytest.mark.usefixtures("plain_english")
@@ -48,10 +48,10 @@ def started(tmp_path: Path, kind: str | None) -> SimpleNamespace:
 def test_a_serve_that_was_stopped_ends_with_130_and_the_run_of_simulated_cards(
     replaced: Any, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    replaced("app.serve:start", started(tmp_path, "stopped"))
-    replaced("services.state.store:read", {"engine_began": 5.0})
+    replaced("core.launch.serve:start", started(tmp_path, "stopped"))
+    replaced("core.services.state.store:read", {"engine_began": 5.0})
     record = RunRecord(10, 0, 1.0, 0.0, None, 4, 1.0, real_time=True)
-    reads = replaced("services.run_record:read_run_record", record)
+    reads = replaced("core.services.run_record:read_run_record", record)
     code, out, err = output(capsys, "serve", "/m")
     assert (code, out, reads) == (130, "", [((tmp_path, 5.0), {})])
     assert len(err.splitlines()) == 2
@@ -61,9 +61,9 @@ def test_a_serve_that_was_stopped_ends_with_130_and_the_run_of_simulated_cards(
 def test_stop_goes_on_after_a_service_that_cannot_be_stopped(
     replaced: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from gaudi_launch.app import stop as use_case
-    from gaudi_launch.errors import ExitCode, LaunchError
-    from gaudi_launch.services.state import registry
+    from gaudi_launch.core.base.errors import ExitCode, LaunchError
+    from gaudi_launch.core.launch import stop as use_case
+    from gaudi_launch.core.services.state import registry
 
     calls: list[tuple[Any, ...]] = []
 
@@ -96,8 +96,8 @@ def test_a_part_of_a_cluster_that_does_not_end_is_exit_code_1(
     trouble: str | None, code: int, replaced: Any
 ) -> None:
     cluster = SimpleNamespace(members=(), name="site")
-    replaced("app.cluster:to_end", cluster)
-    downs = replaced("app.cluster:down", [SimpleNamespace(trouble=trouble)])
-    replaced("cli.views.cluster:show_down", None)
+    replaced("extensions.cluster.case:to_end", cluster)
+    downs = replaced("extensions.cluster.case:down", [SimpleNamespace(trouble=trouble)])
+    replaced("extensions.cluster.view:show_down", None)
     assert run(["cluster", "down"]) == code
     assert downs == [((cluster,), {})]

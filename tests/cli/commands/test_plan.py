@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gaudi_launch.cli.main import run
-from gaudi_launch.messages import catalogue
+from gaudi_launch.core.base.messages import catalogue
 from tests.support.cli import golden, output, stripped
 
 MACHINE = ("--machine", "simulated:hls2")
@@ -215,7 +215,7 @@ def test_a_plan_imports_nothing_that_runs_services() -> None:
         "with contextlib.redirect_stdout(io.StringIO()):\n"
         "    code = run('plan -w Qwen/Qwen3-8B -n 1 --machine simulated:hls2 --json'.split())\n"
         "print(code, [name for name in sys.modules if "
-        "name.startswith('gaudi_launch.services.process')])\n"
+        "name.startswith('gaudi_launch.core.services.process')])\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True

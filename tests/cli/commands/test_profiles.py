@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_launch.profiles import shipped_dir
+from gaudi_launch.core.planning.profiles import shipped_dir
 from tests.support.cli import output
 
 pytestmark = pytest.mark.usefixtures("plain_english")

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from gaudi_launch.cli.views.download import DownloadView
-from gaudi_launch.models.hub.download import PullProgress
+from gaudi_launch.core.models.hub.download import PullProgress
 from tests.support.local_hub import REVISION, Hub
 from tests.support.waiting import GENEROUS
 

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from gaudi_launch.cli.main import run
-from gaudi_launch.engines.ray_serve.engine import IN_RAY
+from gaudi_launch.extensions.ray.engine import IN_RAY
 from tests.support.cli import golden, output
 from tests.support.serve import write_model
 

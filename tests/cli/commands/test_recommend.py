@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from gaudi_launch.cli.main import app
-from gaudi_launch.stack.stack_file import ModelOption, read_stack
+from gaudi_launch.extensions.stack.stack_file import ModelOption, read_stack
 from tests.support.cli import document
 from tests.support.recommend import SMALL
 

@@ -10,11 +10,11 @@ import pytest
 import typer
 import typer.main
 
-from gaudi_launch.app.fields import option_of, switch, text, value, values
-from gaudi_launch.app.kubernetes_options import KubernetesOptions
-from gaudi_launch.app.options import LaunchOptions
 from gaudi_launch.cli import main as program
 from gaudi_launch.cli.record_options import RecordCommand, record
+from gaudi_launch.core.base.fields import option_of, switch, text, value, values
+from gaudi_launch.core.launch.options import LaunchOptions
+from gaudi_launch.extensions.kubernetes.options import KubernetesOptions
 
 
 @dataclass(frozen=True)

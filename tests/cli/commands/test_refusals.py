@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from gaudi_launch.cli.main import run
-from gaudi_launch.engines.install.environment import PLACES
-from gaudi_launch.engines.registry import setup_names
-from gaudi_launch.engines.releases import known
-from gaudi_launch.host.simulated import NAMES
-from gaudi_launch.messages import text
+from gaudi_launch.core.base.messages import text
+from gaudi_launch.core.engines.install.environment import PLACES
+from gaudi_launch.core.engines.registry import setup_names
+from gaudi_launch.core.engines.releases import known
+from gaudi_launch.core.host.simulated import NAMES
 
 pytestmark = pytest.mark.usefixtures("plain_english")
 

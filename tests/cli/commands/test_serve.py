@@ -17,7 +17,7 @@ from urllib.request import ProxyHandler, build_opener
 import psutil
 import pytest
 
-from gaudi_launch.host.simulated import write_tree
+from gaudi_launch.core.host.simulated import write_tree
 from tests.support.local_hub import Hub
 from tests.support.processes import free_port, living, pids, trivial_python
 from tests.support.serve import Gaudi, gaudi, machine, model, ready_lines

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_launch.engines.docker_command import PODMAN_RUNTIME
-from gaudi_launch.host.simulated import write_tree
+from gaudi_launch.core.engines.docker_command import PODMAN_RUNTIME
+from gaudi_launch.core.host.simulated import write_tree
 from tests.support import real_podman
 from tests.support.places import SUPPORT
 from tests.support.processes import free_port

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from gaudi_launch.cli.main import run
-from gaudi_launch.host.simulated import write_tree
-from gaudi_launch.models.weights import has_weights
+from gaudi_launch.core.host.simulated import write_tree
+from gaudi_launch.core.models.weights import has_weights
 from tests.support.machines import use
 
 pytestmark = pytest.mark.usefixtures("plain_english")

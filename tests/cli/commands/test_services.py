@@ -15,8 +15,8 @@ from typing import Any
 import psutil
 import pytest
 
-from gaudi_launch.services.state import orphans, registry
-from gaudi_launch.services.state.reservation import reserve
+from gaudi_launch.core.services.state import orphans, registry
+from gaudi_launch.core.services.state.reservation import reserve
 from tests.support.keeper import Keeper
 from tests.support.processes import free_port, living, pids, trivial_python
 from tests.support.serve import machine, model

@@ -8,11 +8,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from gaudi_launch.app import stack
-from gaudi_launch.app.stack_change import ChangedStack
-from gaudi_launch.app.stack_plan import Downtime
-from gaudi_launch.services.state import store
-from gaudi_launch.stack.stack_record import StackRecord, held, write_record
+from gaudi_launch.core.services.state import store
+from gaudi_launch.extensions.stack import case as stack
+from gaudi_launch.extensions.stack.change import ChangedStack
+from gaudi_launch.extensions.stack.stack_plan import Downtime
+from gaudi_launch.extensions.stack.stack_record import StackRecord, held, write_record
 from tests.support.cli import output
 
 pytestmark = pytest.mark.usefixtures("plain_english", "own_folders")

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from gaudi_launch.buckets.past_requests import read_workload
 from gaudi_launch.cli.main import run
+from gaudi_launch.core.buckets.past_requests import read_workload
 from tests.support.plots import needs_matplotlib, texts
 
 QWQ = [

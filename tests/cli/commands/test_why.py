@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from gaudi_launch.cli.main import run
-from gaudi_launch.services.log import excerpt
-from gaudi_launch.services.state import registry, store
+from gaudi_launch.core.services.log import excerpt
+from gaudi_launch.core.services.state import registry, store
 from tests.support.cli import reading
 
 pytestmark = pytest.mark.usefixtures("plain_english")

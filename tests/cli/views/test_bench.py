@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 
-from gaudi_launch.app.bench import BenchReport
-from gaudi_launch.app.bench_learn import LearnOutcome, ReadResult
-from gaudi_launch.bench.replay import Going
-from gaudi_launch.bench.run_file import BenchRun, Sample
-from gaudi_launch.bench.statistics import summary
-from gaudi_launch.cli.views import bench
-from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.messages import message, set_language, text
-from gaudi_launch.performance.constants import constants
-from gaudi_launch.performance.learned import LearnedConstants, SpeedMeasurement
+from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.core.base.messages import message, set_language, text
+from gaudi_launch.core.predict.constants import constants
+from gaudi_launch.core.predict.learned import LearnedConstants, SpeedMeasurement
+from gaudi_launch.extensions.bench import view as bench
+from gaudi_launch.extensions.bench.case import BenchReport
+from gaudi_launch.extensions.bench.learn import LearnOutcome, ReadResult
+from gaudi_launch.extensions.bench.replay import Going
+from gaudi_launch.extensions.bench.run_file import BenchRun, Sample
+from gaudi_launch.extensions.bench.statistics import summary
 from tests.support.clock import utc
 from tests.support.views import for_programs, printed, views
 

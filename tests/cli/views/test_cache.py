@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_launch.app.cache import CachedKey, CacheListing, KeyVerdict, PruneResult
-from gaudi_launch.cli.views import cache
-from gaudi_launch.messages import message
-from gaudi_launch.recipe_cache.cache_root import CacheEntry
-from gaudi_launch.recipe_cache.key import KeyDifference
-from gaudi_launch.recipe_cache.ledger import Ledger
-from gaudi_launch.recipe_cache.manifest import Findings
-from gaudi_launch.recipe_cache.size_limits import Doomed
+from gaudi_launch.commands.cache import view as cache
+from gaudi_launch.commands.cache.case import CachedKey, CacheListing, KeyVerdict, PruneResult
+from gaudi_launch.core.base.messages import message
+from gaudi_launch.core.recipes.cache_root import CacheEntry
+from gaudi_launch.core.recipes.key import KeyDifference
+from gaudi_launch.core.recipes.ledger import Ledger
+from gaudi_launch.core.recipes.manifest import Findings
+from gaudi_launch.core.recipes.size_limits import Doomed
 from tests.support.recipes import BUCKETS, PARTS
 from tests.support.views import for_programs, views
 

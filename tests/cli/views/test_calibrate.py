@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from gaudi_launch.app.calibrate import CalibrationResult
-from gaudi_launch.cli.views import calibrate
-from gaudi_launch.models.calibration.phases import CalibrationRequest
-from gaudi_launch.models.fp8.quant_config import QuantFile
+from gaudi_launch.core.models.fp8.quant_config import QuantFile
+from gaudi_launch.extensions.fp8 import view as calibrate
+from gaudi_launch.extensions.fp8.case import CalibrationResult
+from gaudi_launch.extensions.fp8.phases import CalibrationRequest
 from tests.support.views import views
 
 pytestmark = pytest.mark.usefixtures("plain_english")

@@ -6,10 +6,10 @@ import sys
 
 import pytest
 
-from gaudi_launch.bench.check_rows import CheckRow
-from gaudi_launch.cli.views import check
-from gaudi_launch.messages import message, set_language
-from gaudi_launch.services.endpoint import Target
+from gaudi_launch.core.base.messages import message, set_language
+from gaudi_launch.core.services.endpoint import Target
+from gaudi_launch.extensions.bench.check import view as check
+from gaudi_launch.extensions.bench.check.rows import CheckRow
 from tests.support.views import for_programs, views
 
 pytestmark = pytest.mark.usefixtures("plain_english")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from gaudi_launch.cli.views import cluster
-from gaudi_launch.cluster.inventory import Member
-from gaudi_launch.cluster.lifecycle import EndedPart, HostState, State
-from gaudi_launch.cluster.state import Part, Place, RunningCluster
-from gaudi_launch.cluster.steps import render_stop
-from gaudi_launch.messages import message
+from gaudi_launch.core.base.messages import message
+from gaudi_launch.core.hosts.inventory import Member
+from gaudi_launch.core.hosts.steps import render_stop
+from gaudi_launch.extensions.cluster import view as cluster
+from gaudi_launch.extensions.cluster.lifecycle import EndedPart, HostState, State
+from gaudi_launch.extensions.cluster.state import Part, Place, RunningCluster
 from tests.support.views import for_programs, views
 
 pytestmark = pytest.mark.usefixtures("plain_english")

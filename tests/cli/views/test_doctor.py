@@ -10,10 +10,10 @@ import pytest
 
 from gaudi_launch.cli.console import console
 from gaudi_launch.cli.main import run
-from gaudi_launch.cli.views import doctor
-from gaudi_launch.doctor.findings import Finding, Remedy
-from gaudi_launch.doctor.remedies import Change, RemedyOutcome
-from gaudi_launch.messages import message
+from gaudi_launch.commands.doctor import view as doctor
+from gaudi_launch.commands.doctor.remedies import Change, RemedyOutcome
+from gaudi_launch.core.base.messages import message
+from gaudi_launch.core.doctor.findings import Finding, Remedy
 from tests.support.cli import golden, stripped
 from tests.support.screens import screen
 from tests.support.views import for_programs, views

@@ -7,11 +7,11 @@ from functools import partial
 
 import pytest
 
-from gaudi_launch.app.fit import FitResult
-from gaudi_launch.cli.views import fit
-from gaudi_launch.messages import message
-from gaudi_launch.models.card_memory import FitRow, FitTable
-from gaudi_launch.models.model import Model
+from gaudi_launch.commands.inspect.fit import view as fit
+from gaudi_launch.core.base.messages import message
+from gaudi_launch.core.launch.fit import FitResult
+from gaudi_launch.core.models.card_memory import FitRow, FitTable
+from gaudi_launch.core.models.model import Model
 from tests.support.views import views
 
 pytestmark = pytest.mark.usefixtures("plain_english")

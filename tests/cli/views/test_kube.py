@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from gaudi_launch.cli.views import kube
-from gaudi_launch.kubernetes.status import KubeWorkload, Pod, Status
-from gaudi_launch.messages import message
+from gaudi_launch.core.base.messages import message
+from gaudi_launch.extensions.kubernetes.kube import view as kube
+from gaudi_launch.extensions.kubernetes.status import KubeWorkload, Pod, Status
 from tests.support.views import views
 
 pytestmark = pytest.mark.usefixtures("plain_english")

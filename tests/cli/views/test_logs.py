@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_launch.cli.views.logs import LineObjects, log_json
+from gaudi_launch.commands.services.logs.view import LineObjects, log_json
 
 
 def test_a_log_is_one_object() -> None:

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_launch.app.offline import InstalledPack
-from gaudi_launch.app.offline_pack import Packed
-from gaudi_launch.cli.views import offline
-from gaudi_launch.offline.pack_manifest import (
+from gaudi_launch.extensions.offline import view as offline
+from gaudi_launch.extensions.offline.case import InstalledPack
+from gaudi_launch.extensions.offline.pack import Packed
+from gaudi_launch.extensions.offline.pack_manifest import (
     Manifest,
     PackEngine,
     PackFile,

@@ -10,16 +10,16 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from gaudi_launch.app.prepare import CheckedPlan, checked_plan
 from gaudi_launch.cli import console
 from gaudi_launch.cli.main import run
 from gaudi_launch.cli.options import LaunchOptions
-from gaudi_launch.cli.views import plan as view
 from gaudi_launch.cli.views.memory_bar import PARTS, bar, legend, shares
-from gaudi_launch.doctor.runner import CHECKS, judge
-from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.messages import message, set_language
-from gaudi_launch.planning.model_name import INCOMPLETE
+from gaudi_launch.commands.plan import view
+from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.core.base.messages import message, set_language
+from gaudi_launch.core.doctor.runner import CHECKS, judge
+from gaudi_launch.core.launch.prepare import CheckedPlan, checked_plan
+from gaudi_launch.core.planning.model_name import INCOMPLETE
 from tests.support.cli import golden
 from tests.support.doctor_machines import facts
 from tests.support.screens import screen

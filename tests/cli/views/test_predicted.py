@@ -8,14 +8,15 @@ from typing import Any
 
 import pytest
 
-from gaudi_launch.app.estimate import of_record
-from gaudi_launch.bench.run_file import BenchRun
-from gaudi_launch.cli.views import bench, serve
-from gaudi_launch.engines.registry import find
-from gaudi_launch.performance.load import from_ranges
-from gaudi_launch.planning.planner import make_plan
-from gaudi_launch.planning.request import Request
-from gaudi_launch.profiles import known_model
+from gaudi_launch.cli.views import serve
+from gaudi_launch.core.engines.registry import find
+from gaudi_launch.core.launch.estimate import of_record
+from gaudi_launch.core.planning.planner import make_plan
+from gaudi_launch.core.planning.profiles import known_model
+from gaudi_launch.core.planning.request import Request
+from gaudi_launch.core.predict.load import from_ranges
+from gaudi_launch.extensions.bench import view as bench
+from gaudi_launch.extensions.bench.run_file import BenchRun
 from tests.support.vllm_gaudi_plans import HLS2
 
 pytestmark = pytest.mark.usefixtures("plain_english")
@@ -27,7 +28,7 @@ LOAD = from_ranges((1024, 1024), (256, 256)).of_clients(32)
 
 @pytest.fixture
 def gaudi3(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gaudi_launch.app.fit.own_accelerator", lambda: "gaudi3")
+    monkeypatch.setattr("gaudi_launch.core.launch.fit.own_accelerator", lambda: "gaudi3")
 
 
 def record(engine: str = "vllm-gaudi") -> dict[str, Any]:

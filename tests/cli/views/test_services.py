@@ -10,9 +10,9 @@ import pytest
 
 from gaudi_launch.cli.main import run
 from gaudi_launch.cli.views import services as views
-from gaudi_launch.services.metrics import EngineLoad
-from gaudi_launch.services.state import store
-from gaudi_launch.services.state.registry import ServiceRecord
+from gaudi_launch.core.services.metrics import EngineLoad
+from gaudi_launch.core.services.state import store
+from gaudi_launch.core.services.state.registry import ServiceRecord
 from tests.support.cli import golden
 from tests.support.screens import screen
 from tests.support.service_record import service

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_launch.app.setup import Leftovers, RollBack
-from gaudi_launch.cli.views import setup
+from gaudi_launch.commands.setup import view as setup
+from gaudi_launch.commands.setup.case import Leftovers, RollBack
 from tests.support.views import for_programs, views
 
 pytestmark = pytest.mark.usefixtures("plain_english")

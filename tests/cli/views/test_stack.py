@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from gaudi_launch.app.stack_change import ChangedStack
-from gaudi_launch.cli.views import stack
-from gaudi_launch.gateway.running import RoutedEngine
-from gaudi_launch.services.state.registry import ServiceRecord
-from gaudi_launch.services.stop import Stopped
-from gaudi_launch.stack.stack_record import StackRecord
+from gaudi_launch.core.services.state.registry import ServiceRecord
+from gaudi_launch.core.services.stop import Stopped
+from gaudi_launch.extensions.stack import view as stack
+from gaudi_launch.extensions.stack.change import ChangedStack
+from gaudi_launch.extensions.stack.gateway.running import RoutedEngine
+from gaudi_launch.extensions.stack.stack_record import StackRecord
 from tests.support.views import views
 
 pytestmark = pytest.mark.usefixtures("plain_english")

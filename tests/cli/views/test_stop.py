@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_launch.app.stop import EndedService
-from gaudi_launch.cli.views import stop
-from gaudi_launch.messages import message
-from gaudi_launch.services.run_record import RunRecord
-from gaudi_launch.services.state.identity import Identity
-from gaudi_launch.services.state.orphans import Orphan
-from gaudi_launch.services.state.registry import ServiceRecord
-from gaudi_launch.services.stop import Stopped
+from gaudi_launch.commands.services.stop import view as stop
+from gaudi_launch.core.base.messages import message
+from gaudi_launch.core.launch.stop import EndedService
+from gaudi_launch.core.services.run_record import RunRecord
+from gaudi_launch.core.services.state.identity import Identity
+from gaudi_launch.core.services.state.orphans import Orphan
+from gaudi_launch.core.services.state.registry import ServiceRecord
+from gaudi_launch.core.services.stop import Stopped
 from tests.support.views import views
 
 pytestmark = pytest.mark.usefixtures("plain_english")

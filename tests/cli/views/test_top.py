@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 from rich.cells import cell_len
 
-from gaudi_launch.cli.top_state import Overlay, TopState
-from gaudi_launch.cli.views.top import (
+from gaudi_launch.core.base.messages import set_language
+from gaudi_launch.extensions.watch.top.columns import BAD, WARN, Cell, Look, card_state
+from gaudi_launch.extensions.watch.top.state import Overlay, TopState
+from gaudi_launch.extensions.watch.top.view import (
     _cut,
     _scrolled,
     lines,
@@ -18,8 +20,6 @@ from gaudi_launch.cli.views.top import (
     shares,
     to_json,
 )
-from gaudi_launch.cli.views.top_columns import BAD, WARN, Cell, Look, card_state
-from gaudi_launch.messages import set_language
 from tests.support.cli import golden
 from tests.support.clock import utc
 from tests.support.watched import BARE, CARDS, HOST, SILENT, state_of

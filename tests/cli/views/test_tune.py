@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_launch.app.options import LaunchOptions
-from gaudi_launch.app.saved_plan import SavedTraffic
-from gaudi_launch.app.tune import TuneOutcome
-from gaudi_launch.app.tune_candidates import TuneCandidate
-from gaudi_launch.app.tune_state import TuneFigure, TuneStart, TuneState
-from gaudi_launch.cli.views import tune
+from gaudi_launch.core.launch.options import LaunchOptions
+from gaudi_launch.core.launch.saved_plan import SavedTraffic
+from gaudi_launch.extensions.bench.tune import view as tune
+from gaudi_launch.extensions.bench.tune.candidates import TuneCandidate
+from gaudi_launch.extensions.bench.tune.case import TuneOutcome
+from gaudi_launch.extensions.bench.tune.state import TuneFigure, TuneStart, TuneState
 from tests.support.views import for_programs, views
 
 pytestmark = pytest.mark.usefixtures("plain_english")

@@ -19,7 +19,7 @@ from rich.cells import cell_len
 
 from gaudi_launch.cli import progress
 from gaudi_launch.cli.main import run
-from gaudi_launch.messages import LANGUAGES
+from gaudi_launch.core.base.messages import LANGUAGES
 from tests.support.cli import golden, stripped
 
 pytestmark = pytest.mark.usefixtures("plain_english")

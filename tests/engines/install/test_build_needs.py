@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gaudi_launch.engines.install.build_needs import build_requirements, repositories
+from gaudi_launch.extensions.offline.build_needs import build_requirements, repositories
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_launch.engines.install.change import change, place_for, trial
-from gaudi_launch.engines.install.in_use import MARKER, marker_of
-from gaudi_launch.engines.install.switch import Versions
-from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.core.engines.install.change import change, place_for, trial
+from gaudi_launch.core.engines.install.in_use import MARKER, marker_of
+from gaudi_launch.core.engines.install.switch import Versions
 
 WANTED = {"ray": "2", "vllm": "1", "beside": "/cpu", "python": "/p"}
 KEYS = ("ray", "vllm")

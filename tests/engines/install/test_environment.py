@@ -10,8 +10,11 @@ from typing import Any
 
 import pytest
 
-from gaudi_launch.engines.install import environment
-from gaudi_launch.engines.install.environment import (
+from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.core.base.mirrors import PROXIES, Mirrors
+from gaudi_launch.core.base.paths import engines_dir
+from gaudi_launch.core.engines.install import environment
+from gaudi_launch.core.engines.install.environment import (
     Recipe,
     check,
     in_image,
@@ -22,11 +25,8 @@ from gaudi_launch.engines.install.environment import (
     remembered,
     versions_of,
 )
-from gaudi_launch.engines.install.install_steps import CodeStep, SetupExtras, dockerfile
-from gaudi_launch.engines.releases import constraints_of, needed_release
-from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.mirrors import PROXIES, Mirrors
-from gaudi_launch.paths import engines_dir
+from gaudi_launch.core.engines.install.install_steps import CodeStep, SetupExtras, dockerfile
+from gaudi_launch.core.engines.releases import constraints_of, needed_release
 
 FORK = needed_release("vllm-fork@1.22")
 PLUGIN = needed_release("vllm-gaudi")

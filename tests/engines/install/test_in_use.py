@@ -11,19 +11,19 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_launch.engines.install import environment
-from gaudi_launch.engines.install.environment import Recipe
-from gaudi_launch.engines.install.in_use import check_unused, in_use
-from gaudi_launch.engines.install.install_steps import CodeStep
-from gaudi_launch.engines.ray_serve import install as ray_install
-from gaudi_launch.engines.vllm_cpu import install as cpu_install
-from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.paths import engines_dir
-from gaudi_launch.planning.plan import Command
-from gaudi_launch.services import service
-from gaudi_launch.services.process.detach import _Lines
-from gaudi_launch.services.state import registry
-from gaudi_launch.services.state.job import ServiceJob
+from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.core.base.paths import engines_dir
+from gaudi_launch.core.engines.install import environment
+from gaudi_launch.core.engines.install.environment import Recipe
+from gaudi_launch.core.engines.install.in_use import check_unused, in_use
+from gaudi_launch.core.engines.install.install_steps import CodeStep
+from gaudi_launch.core.engines.vllm_cpu import install as cpu_install
+from gaudi_launch.core.planning.plan import Command
+from gaudi_launch.core.services import service
+from gaudi_launch.core.services.process.detach import _Lines
+from gaudi_launch.core.services.state import registry
+from gaudi_launch.core.services.state.job import ServiceJob
+from gaudi_launch.extensions.ray import install as ray_install
 from tests.support.refusals import failing
 
 

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 
 import pytest
 
-from gaudi_launch.engines.install.install_steps import (
+from gaudi_launch.core.base.mirrors import Mirrors
+from gaudi_launch.core.engines.install.install_steps import (
     CodeStep,
     SetupExtras,
     code_steps,
     dockerfile,
 )
-from gaudi_launch.engines.releases import known, needed_release
-from gaudi_launch.mirrors import Mirrors
+from gaudi_launch.core.engines.releases import known, needed_release
 from tests.support.cli import golden
 
 ALL = SetupExtras(

@@ -9,13 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_launch.engines.install import pack_steps
-from gaudi_launch.engines.install.pack_steps import CollectOrder, collected, gaudi_steps, platforms
-from gaudi_launch.engines.releases import Code, needed_release
-from gaudi_launch.engines.vllm_cpu.install import InstallStep, run_steps
-from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.messages import message
-from gaudi_launch.mirrors import Mirrors
+from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.core.base.messages import message
+from gaudi_launch.core.base.mirrors import Mirrors
+from gaudi_launch.core.engines.releases import Code, needed_release
+from gaudi_launch.core.engines.vllm_cpu.install import InstallStep, run_steps
+from gaudi_launch.extensions.offline import pack_steps
+from gaudi_launch.extensions.offline.pack_steps import (
+    CollectOrder,
+    collected,
+    gaudi_steps,
+    platforms,
+)
 
 IDENTITY = {
     f"GIT_{who}_{what}": "a" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")

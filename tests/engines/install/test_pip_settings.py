@@ -8,9 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_launch.engines.install import pip_settings
-from gaudi_launch.engines.install.pip_settings import PipSettings, read_settings, without_addresses
-from gaudi_launch.mirrors import NONE, Mirrors
+from gaudi_launch.core.base.mirrors import NONE, Mirrors
+from gaudi_launch.core.engines.install import pip_settings
+from gaudi_launch.core.engines.install.pip_settings import (
+    PipSettings,
+    read_settings,
+    without_addresses,
+)
 
 TARGET = "/run/pip"
 

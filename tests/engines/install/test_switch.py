@@ -15,12 +15,12 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_launch.engines.detect import interpreter
-from gaudi_launch.engines.install import environment
-from gaudi_launch.engines.install.environment import Recipe
-from gaudi_launch.engines.install.install_steps import CodeStep
-from gaudi_launch.engines.install.switch import Versions, fixed
-from gaudi_launch.errors import LaunchError
+from gaudi_launch.core.base.errors import LaunchError
+from gaudi_launch.core.engines.detect import interpreter
+from gaudi_launch.core.engines.install import environment
+from gaudi_launch.core.engines.install.environment import Recipe
+from gaudi_launch.core.engines.install.install_steps import CodeStep
+from gaudi_launch.core.engines.install.switch import Versions, fixed
 from tests.support.processes import is_alive
 from tests.support.waiting import until
 

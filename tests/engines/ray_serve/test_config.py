@@ -4,12 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from gaudi_launch.engines.ray_serve.config import (
-    ScalingOptions,
-    document,
-    without_address,
-)
-from gaudi_launch.planning.engine_args import engine_args
+from gaudi_launch.core.planning.engine_args import engine_args
+from gaudi_launch.extensions.ray.config import ScalingOptions, document, without_address
 
 SETS = [{"modules": [0, 1]}, {"modules": [2, 3]}]
 

@@ -11,20 +11,20 @@ from typing import Any
 import pytest
 
 import gaudi_launch
-from gaudi_launch.engines.detect import Installed
-from gaudi_launch.engines.ray_serve.config import without_address
-from gaudi_launch.engines.ray_serve.engine import IN_RAY, config_of
-from gaudi_launch.engines.ray_serve.schema import check
-from gaudi_launch.engines.registry import find, has
-from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.host import simulated
-from gaudi_launch.messages import message
-from gaudi_launch.models.model import Model
-from gaudi_launch.planning.plan import Overridden, Plan
-from gaudi_launch.planning.planner import make_plan, place
-from gaudi_launch.planning.request import Request
-from gaudi_launch.profiles import known_model
-from gaudi_launch.recipe_cache.key import parts_of
+from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.core.base.messages import message
+from gaudi_launch.core.engines.detect import Installed
+from gaudi_launch.core.engines.registry import find, has
+from gaudi_launch.core.host import simulated
+from gaudi_launch.core.models.model import Model
+from gaudi_launch.core.planning.plan import Overridden, Plan
+from gaudi_launch.core.planning.planner import make_plan, place
+from gaudi_launch.core.planning.profiles import known_model
+from gaudi_launch.core.planning.request import Request
+from gaudi_launch.core.recipes.key import parts_of
+from gaudi_launch.extensions.ray.config import without_address
+from gaudi_launch.extensions.ray.engine import IN_RAY, config_of
+from gaudi_launch.extensions.ray.schema import check
 from tests.support.cli import golden
 from tests.support.whole_plans import Case, by_engine, whole_plans
 

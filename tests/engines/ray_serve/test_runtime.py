@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from gaudi_launch.engines.ray_serve.engine import IN_RAY
+from gaudi_launch.extensions.ray.engine import IN_RAY
 
 
 @pytest.fixture(autouse=True)
@@ -497,6 +497,6 @@ def test_the_router_serves_the_paths_of_the_gateway() -> None:
     """It runs alone inside Ray, so it has a copy of the list."""
     from gaudi_ray_router import PATHS
 
-    from gaudi_launch.gateway import haproxy_config
+    from gaudi_launch.extensions.stack.gateway import haproxy_config
 
     assert haproxy_config.PATHS == PATHS

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gaudi_launch.engines.ray_serve.schema import KEYS, check
-from gaudi_launch.messages import Message, message
+from gaudi_launch.core.base.messages import Message, message
+from gaudi_launch.extensions.ray.schema import KEYS, check
 
 GOOD: dict[str, Any] = {
     "http_options": {"host": "0.0.0.0", "port": 8000},

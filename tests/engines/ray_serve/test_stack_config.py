@@ -4,12 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from gaudi_launch.engines.ray_serve.config import ScalingOptions, document
-from gaudi_launch.engines.ray_serve.stack_config import (
-    StackAddress,
-    StackDeployment,
-    stack_document,
-)
+from gaudi_launch.extensions.ray.config import ScalingOptions, document
+from gaudi_launch.extensions.stack.ray_config import StackAddress, StackDeployment, stack_document
 
 
 def deployment(name: str, replicas: int, **more: Any) -> StackDeployment:

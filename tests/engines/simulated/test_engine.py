@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from gaudi_launch.engines.registry import find
-from gaudi_launch.engines.simulated.engine import RUNTIME, Simulated
-from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.messages import text
-from gaudi_launch.models.model import Model
-from gaudi_launch.planning.option_table import option_table
-from gaudi_launch.planning.plan import Plan
-from gaudi_launch.planning.planner import make_plan
-from gaudi_launch.planning.request import Request
+from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.core.base.messages import text
+from gaudi_launch.core.engines.registry import find
+from gaudi_launch.core.models.model import Model
+from gaudi_launch.core.planning.option_table import option_table
+from gaudi_launch.core.planning.plan import Plan
+from gaudi_launch.core.planning.planner import make_plan
+from gaudi_launch.core.planning.request import Request
+from gaudi_launch.extensions.simulated.engine import RUNTIME, Simulated
 from tests.support.refusals import failing
 from tests.support.vllm_gaudi_plans import HLS2, LLAMA
 from tests.support.vllm_gaudi_plans import plan as gaudi_plan

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gaudi_launch.engines.simulated.faults import CardFault, fault_document, read_fault
-from gaudi_launch.errors import LaunchError
+from gaudi_launch.core.base.errors import LaunchError
+from gaudi_launch.extensions.simulated.faults import CardFault, fault_document, read_fault
 
 
 @pytest.mark.parametrize(

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_launch.engines.simulated.stand_in import (
+from gaudi_launch.core.models.model import Model
+from gaudi_launch.extensions.simulated.stand_in import (
     Tokenizer,
     config_text,
     stand_in_config,
     tokenizer_of,
 )
-from gaudi_launch.models.model import Model
 from tests.support.vllm_gaudi_plans import LLAMA
 
 OWN = Tokenizer("/t", 1000, own=True)

@@ -11,20 +11,20 @@ from typing import Any
 
 import pytest
 
-from gaudi_launch.app.fields import option_of
-from gaudi_launch.app.options import LaunchOptions, to_request
-from gaudi_launch.buckets.algorithms.tgi import PAGED, TgiLimits, tgi_shapes
-from gaudi_launch.engines.registry import find
-from gaudi_launch.engines.tgi.options import read_by
-from gaudi_launch.errors import ExitCode
-from gaudi_launch.messages import message
-from gaudi_launch.models.model import Model
-from gaudi_launch.performance.limits import CoverageQuestion, as_limits
-from gaudi_launch.planning.engine import Context
-from gaudi_launch.planning.plan import Placement, Plan, Setting
-from gaudi_launch.planning.planner import make_plan
-from gaudi_launch.planning.request import Request
-from gaudi_launch.profiles import known_model
+from gaudi_launch.core.base.errors import ExitCode
+from gaudi_launch.core.base.fields import option_of
+from gaudi_launch.core.base.messages import message
+from gaudi_launch.core.engines.registry import find
+from gaudi_launch.core.launch.options import LaunchOptions, to_request
+from gaudi_launch.core.models.model import Model
+from gaudi_launch.core.planning.engine import Context
+from gaudi_launch.core.planning.plan import Placement, Plan, Setting
+from gaudi_launch.core.planning.planner import make_plan
+from gaudi_launch.core.planning.profiles import known_model
+from gaudi_launch.core.planning.request import Request
+from gaudi_launch.core.predict.limits import CoverageQuestion, as_limits
+from gaudi_launch.extensions.tgi.options import read_by
+from gaudi_launch.extensions.tgi.tgi_buckets import PAGED, TgiLimits, tgi_shapes
 from tests.support.cli import golden
 from tests.support.options_table import parse
 from tests.support.places import DATA

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gaudi_launch.engines.tgi.engine import Tgi
-from gaudi_launch.engines.tgi.options import VERSIONS, read_words
-from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.messages import Message, message
-from gaudi_launch.planning.planner import make_plan
-from gaudi_launch.planning.request import Request
-from gaudi_launch.profiles import known_model
+from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.core.base.messages import Message, message
+from gaudi_launch.core.planning.planner import make_plan
+from gaudi_launch.core.planning.profiles import known_model
+from gaudi_launch.core.planning.request import Request
+from gaudi_launch.extensions.tgi.engine import Tgi
+from gaudi_launch.extensions.tgi.options import VERSIONS, read_words
 from tests.support.options_table import Refused, parse
 from tests.support.tgi_plans import HERE, HLS2, LLAMA, LLAVA, container, options, table
 

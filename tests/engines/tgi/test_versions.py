@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from gaudi_launch.engines.registry import find
-from gaudi_launch.engines.tgi.options import VERSIONS
-from gaudi_launch.engines.tgi.versions import image_versions
-from gaudi_launch.models.model import Model
+from gaudi_launch.core.engines.registry import find
+from gaudi_launch.core.models.model import Model
+from gaudi_launch.extensions.tgi.options import VERSIONS
+from gaudi_launch.extensions.tgi.versions import image_versions
 
 
 def test_every_image_has_a_row() -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gaudi_launch.engines.registry import find
-from gaudi_launch.engines.vllm_cpu.engine import VERSION, WITHOUT
-from gaudi_launch.engines.vllm_cpu.install import VLLM
+from gaudi_launch.core.engines.registry import find
+from gaudi_launch.core.engines.vllm_cpu.engine import VERSION, WITHOUT
+from gaudi_launch.core.engines.vllm_cpu.install import VLLM
 from tests.support.cli import golden
 from tests.support.vllm_gaudi_plans import HLS2, LLAMA
 from tests.support.whole_plans import Case, whole_plans

@@ -9,10 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_launch.engines.install.pip_settings import PipSettings
-from gaudi_launch.engines.vllm_cpu import install
-from gaudi_launch.engines.vllm_cpu.image import BASE, IMAGE, ImageRequest, base_image, build, steps
-from gaudi_launch.errors import ExitCode, LaunchError
+from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.core.engines.install.pip_settings import PipSettings
+from gaudi_launch.core.engines.vllm_cpu import install
+from gaudi_launch.core.engines.vllm_cpu.image import (
+    BASE,
+    IMAGE,
+    ImageRequest,
+    base_image,
+    build,
+    steps,
+)
 from tests.support.refusals import failing
 
 # notes its arguments; `run` makes the demo model as the real one's container does, `commit` keeps

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_launch.app.options import LaunchOptions
-from gaudi_launch.app.prepare import set_up_demo
-from gaudi_launch.app.report import Silent
-from gaudi_launch.engines.vllm_cpu import install
-from gaudi_launch.engines.vllm_cpu.install import InstallStep
-from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.messages import text
-from gaudi_launch.mirrors import Mirrors
+from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.core.base.messages import text
+from gaudi_launch.core.base.mirrors import Mirrors
+from gaudi_launch.core.engines.vllm_cpu import install
+from gaudi_launch.core.engines.vllm_cpu.install import InstallStep
+from gaudi_launch.core.launch.options import LaunchOptions
+from gaudi_launch.core.launch.prepare import set_up_demo
+from gaudi_launch.core.launch.report import Silent
 from tests.support.refusals import failing, refused
 
 

@@ -10,18 +10,18 @@ from typing import Any
 
 import pytest
 
-from gaudi_launch.buckets.coverage import uncovered
-from gaudi_launch.engines.detect import Installed
-from gaudi_launch.engines.registry import find
-from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.host import simulated
-from gaudi_launch.models.model import Model
-from gaudi_launch.performance.limits import as_limits
-from gaudi_launch.planning.engine import Context
-from gaudi_launch.planning.plan import Plan, Setting
-from gaudi_launch.planning.planner import make_plan
-from gaudi_launch.planning.request import Request
-from gaudi_launch.profiles import known_model, own_dir, read_document, shipped_dir
+from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.core.buckets.coverage import uncovered
+from gaudi_launch.core.engines.detect import Installed
+from gaudi_launch.core.engines.registry import find
+from gaudi_launch.core.host import simulated
+from gaudi_launch.core.models.model import Model
+from gaudi_launch.core.planning.engine import Context
+from gaudi_launch.core.planning.plan import Plan, Setting
+from gaudi_launch.core.planning.planner import make_plan
+from gaudi_launch.core.planning.profiles import known_model, own_dir, read_document, shipped_dir
+from gaudi_launch.core.planning.request import Request
+from gaudi_launch.core.predict.limits import as_limits
 from tests.support.refusals import failing
 
 HLS2 = simulated.make("hls2")

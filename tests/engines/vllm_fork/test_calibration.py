@@ -6,7 +6,7 @@ from dataclasses import fields
 
 import pytest
 
-from gaudi_launch.engines.vllm_fork.calibration import CALIBRATIONS, STEPS
+from gaudi_launch.core.engines.vllm_fork.calibration import CALIBRATIONS, STEPS
 
 EXTENSION = {
     "family": "",

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from gaudi_launch.host import simulated
-from gaudi_launch.models.fp8.quant_config import QuantFile
-from gaudi_launch.models.model import Model
+from gaudi_launch.core.host import simulated
+from gaudi_launch.core.models.fp8.quant_config import QuantFile
+from gaudi_launch.core.models.model import Model
 from tests.support.cli import golden
 from tests.support.vllm_gaudi_plans import LLAMA
 from tests.support.whole_plans import Case, by_engine, whole_plans

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from gaudi_launch.engines.registry import find
-from gaudi_launch.errors import ExitCode
-from gaudi_launch.host.machine import load
-from gaudi_launch.models.fp8.quant_config import QuantFile
-from gaudi_launch.models.model import Model
-from gaudi_launch.planning.plan import Plan
-from gaudi_launch.planning.planner import make_plan
-from gaudi_launch.planning.request import Request
+from gaudi_launch.core.base.errors import ExitCode
+from gaudi_launch.core.engines.registry import find
+from gaudi_launch.core.host.machine import load
+from gaudi_launch.core.models.fp8.quant_config import QuantFile
+from gaudi_launch.core.models.model import Model
+from gaudi_launch.core.planning.plan import Plan
+from gaudi_launch.core.planning.planner import make_plan
+from gaudi_launch.core.planning.request import Request
 from tests.support.refusals import failing
 
 SMALL = Model(

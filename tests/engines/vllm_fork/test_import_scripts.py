@@ -7,21 +7,21 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_launch.app.fields import option_of
-from gaudi_launch.app.options import LaunchOptions
-from gaudi_launch.engines.registry import find
-from gaudi_launch.engines.vllm_fork.import_scripts import (
+from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.core.base.fields import option_of
+from gaudi_launch.core.base.messages import Message, message
+from gaudi_launch.core.engines.registry import find
+from gaudi_launch.core.host import simulated
+from gaudi_launch.core.launch.options import LaunchOptions
+from gaudi_launch.core.planning.planner import make_plan
+from gaudi_launch.core.planning.profiles import known_model
+from gaudi_launch.core.planning.request import Request
+from gaudi_launch.extensions.migrate.import_scripts import (
     LETTERS,
     ScriptCall,
     read_call,
     request_of,
 )
-from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.host import simulated
-from gaudi_launch.messages import Message, message
-from gaudi_launch.planning.planner import make_plan
-from gaudi_launch.planning.request import Request
-from gaudi_launch.profiles import known_model
 
 PAGE = Path(__file__).parents[3] / "docs" / "start-scripts.md"
 RELEASES = ("1.21", "1.22", "deepseek_r1")

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from gaudi_launch.buckets.engine_buckets import engine_buckets
-from gaudi_launch.buckets.families import CONTEXT_LADDER
-from gaudi_launch.engines.registry import find
-from gaudi_launch.errors import ExitCode
-from gaudi_launch.planning.planner import make_plan
-from gaudi_launch.planning.request import Request
+from gaudi_launch.core.base.errors import ExitCode
+from gaudi_launch.core.buckets.engine_buckets import engine_buckets
+from gaudi_launch.core.buckets.families import CONTEXT_LADDER
+from gaudi_launch.core.engines.registry import find
+from gaudi_launch.core.planning.planner import make_plan
+from gaudi_launch.core.planning.request import Request
 from tests.support.vllm_gaudi_plans import (
     HLS2,
     HYBRID,

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from gaudi_launch.engines.vllm_fork.calibration import CALIBRATIONS, STEPS
-from gaudi_launch.engines.vllm_gaudi.calibration import CALIBRATION
-from gaudi_launch.models.calibration.rules import Calibration, Rules
+from gaudi_launch.core.engines.vllm_fork.calibration import CALIBRATIONS, STEPS
+from gaudi_launch.core.engines.vllm_gaudi.calibration import CALIBRATION
+from gaudi_launch.core.planning.calibration_rules import Calibration, Rules
 
 GATE = r"mlp\.gate\b"
 

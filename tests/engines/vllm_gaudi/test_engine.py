@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gaudi_launch.engines.detect import Installed
-from gaudi_launch.engines.registry import find
-from gaudi_launch.errors import LaunchError
-from gaudi_launch.host import simulated
-from gaudi_launch.models.model import Model
-from gaudi_launch.planning.engine_args import NO_ARGS
-from gaudi_launch.planning.planner import make_plan
-from gaudi_launch.planning.request import Request
-from gaudi_launch.profiles import known_model
+from gaudi_launch.core.base.errors import LaunchError
+from gaudi_launch.core.engines.detect import Installed
+from gaudi_launch.core.engines.registry import find
+from gaudi_launch.core.host import simulated
+from gaudi_launch.core.models.model import Model
+from gaudi_launch.core.planning.engine_args import NO_ARGS
+from gaudi_launch.core.planning.planner import make_plan
+from gaudi_launch.core.planning.profiles import known_model
+from gaudi_launch.core.planning.request import Request
 from tests.support.every_case import examples
 from tests.support.launches import HOSTS, requests
 from tests.support.options_table import UPSTREAM, Refused, parse

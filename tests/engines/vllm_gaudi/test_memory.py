@@ -13,16 +13,16 @@ from typing import Any
 
 import pytest
 
-from gaudi_launch.engines.registry import find
-from gaudi_launch.engines.vllm_gaudi import memory as gaudi_memory
-from gaudi_launch.errors import ExitCode
-from gaudi_launch.host import simulated
-from gaudi_launch.messages import message
-from gaudi_launch.models import sizing
-from gaudi_launch.models.model import Model
-from gaudi_launch.planning.plan import Plan
-from gaudi_launch.planning.planner import make_plan
-from gaudi_launch.planning.request import Request
+from gaudi_launch.core.base.errors import ExitCode
+from gaudi_launch.core.base.messages import message
+from gaudi_launch.core.engines.registry import find
+from gaudi_launch.core.engines.vllm_gaudi import memory as gaudi_memory
+from gaudi_launch.core.host import simulated
+from gaudi_launch.core.models import sizing
+from gaudi_launch.core.models.model import Model
+from gaudi_launch.core.planning.plan import Plan
+from gaudi_launch.core.planning.planner import make_plan
+from gaudi_launch.core.planning.request import Request
 from tests.support.places import DATA
 from tests.support.refusals import failing
 

@@ -12,18 +12,18 @@ from typing import Any
 
 import pytest
 
-from gaudi_launch.buckets.engine_buckets import engine_buckets
-from gaudi_launch.buckets.families import ladder_name
-from gaudi_launch.buckets.ladder_rules import rules_of
-from gaudi_launch.engines.support import releases, version_of
-from gaudi_launch.engines.vllm_gaudi.engine import create
-from gaudi_launch.engines.vllm_gaudi.rules import state_blocks
-from gaudi_launch.host import simulated
-from gaudi_launch.models.config import model_from_config
-from gaudi_launch.models.recurrent_state import gated_delta_bytes, mamba2_bytes, page_of
-from gaudi_launch.models.sizing import GIB, CacheRules
-from gaudi_launch.planning.planner import make_plan
-from gaudi_launch.planning.request import Request
+from gaudi_launch.core.buckets.engine_buckets import engine_buckets
+from gaudi_launch.core.buckets.families import ladder_name
+from gaudi_launch.core.buckets.ladder_rules import rules_of
+from gaudi_launch.core.engines.support import releases, version_of
+from gaudi_launch.core.engines.vllm_gaudi.engine import create
+from gaudi_launch.core.engines.vllm_gaudi.rules import state_blocks
+from gaudi_launch.core.host import simulated
+from gaudi_launch.core.models.config import model_from_config
+from gaudi_launch.core.models.recurrent_state import gated_delta_bytes, mamba2_bytes, page_of
+from gaudi_launch.core.models.sizing import GIB, CacheRules
+from gaudi_launch.core.planning.planner import make_plan
+from gaudi_launch.core.planning.request import Request
 from tests.support.places import TOP
 from tests.support.release_plans import KINDS, digest_of, planned, unread
 

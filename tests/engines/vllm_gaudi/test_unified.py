@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from gaudi_launch.engines.registry import find
-from gaudi_launch.engines.support import releases
-from gaudi_launch.engines.version_facts import reads_variable
-from gaudi_launch.host import simulated
-from gaudi_launch.planning.engine import Context
-from gaudi_launch.planning.plan import Plan
-from gaudi_launch.planning.planner import make_plan
-from gaudi_launch.planning.request import Request
-from gaudi_launch.planning.speed import setup_in
-from gaudi_launch.profiles import known_model
-from gaudi_launch.reader import read_json
+from gaudi_launch.core.base.reader import read_json
+from gaudi_launch.core.engines.registry import find
+from gaudi_launch.core.engines.support import releases
+from gaudi_launch.core.engines.version_facts import reads_variable
+from gaudi_launch.core.host import simulated
+from gaudi_launch.core.planning.engine import Context
+from gaudi_launch.core.planning.plan import Plan
+from gaudi_launch.core.planning.planner import make_plan
+from gaudi_launch.core.planning.profiles import known_model
+from gaudi_launch.core.planning.request import Request
+from gaudi_launch.core.planning.speed import setup_in
 
 MODEL = known_model("Qwen/Qwen3-8B", False)
 HOST = simulated.make("hls2")

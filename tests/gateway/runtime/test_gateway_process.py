@@ -9,8 +9,12 @@ from typing import Any
 
 import pytest
 
-from gaudi_launch.gateway.runtime.gateway_process import Gateway, digest_of, users_of
-from gaudi_launch.services.state.identity import start_ticks
+from gaudi_launch.core.services.state.identity import start_ticks
+from gaudi_launch.extensions.stack.gateway.runtime.gateway_process import (
+    Gateway,
+    digest_of,
+    users_of,
+)
 from tests.support.gateways import engines
 from tests.support.waiting import unused_port
 

@@ -6,11 +6,9 @@ from typing import Any
 
 import pytest
 
-from gaudi_launch.errors import ExitCode
-from gaudi_launch.kubernetes.objects.extras import (
-    access_mode,
-)
-from gaudi_launch.kubernetes.target import KubernetesTarget
+from gaudi_launch.core.base.errors import ExitCode
+from gaudi_launch.extensions.kubernetes.objects.extras import access_mode
+from gaudi_launch.extensions.kubernetes.target import KubernetesTarget
 from tests.support.refusals import failing
 from tests.support.served_models import served
 

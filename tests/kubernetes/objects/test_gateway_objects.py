@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from gaudi_launch.kubernetes.chart_values import Name, plain
-from gaudi_launch.kubernetes.objects.gateway_objects import (
+from gaudi_launch.extensions.kubernetes.chart_values import Name, plain
+from gaudi_launch.extensions.stack.gateway.gateway_image import GatewaySecrets
+from gaudi_launch.extensions.stack.gateway.gateway_objects import (
     gateway_objects,
     keys_secret,
     pod_secrets,
     tls_secret,
 )
-from gaudi_launch.render.gateway_image import GatewaySecrets
 from tests.support.served_models import GATEWAY
 
 KEYS = {"name": "keys", "mountPath": "/etc/gaudi-launch-keys", "readOnly": True}

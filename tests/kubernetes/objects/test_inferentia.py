@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from gaudi_launch.errors import ExitCode
-from gaudi_launch.host.accelerators import Instance
-from gaudi_launch.kubernetes.chart_values import Name
-from gaudi_launch.kubernetes.objects.inferentia import neuron_served
-from gaudi_launch.kubernetes.target import ServedModel
-from gaudi_launch.models.model import Model
-from gaudi_launch.planning.container import Container
+from gaudi_launch.core.base.errors import ExitCode
+from gaudi_launch.core.host.accelerators import Instance
+from gaudi_launch.core.models.model import Model
+from gaudi_launch.core.planning.container import Container
+from gaudi_launch.extensions.kubernetes.chart_values import Name
+from gaudi_launch.extensions.kubernetes.objects.inferentia import neuron_served
+from gaudi_launch.extensions.kubernetes.target import ServedModel
 from tests.support.refusals import failing
 
 INSTANCE = Instance("inf2.test", 2, 4, 16, 32, 100)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from gaudi_launch.host.hardware import Card, Host, NumaNode
-from gaudi_launch.host.host_config import HostConfig
-from gaudi_launch.kubernetes.objects.needs import (
+from gaudi_launch.core.base.messages import message
+from gaudi_launch.core.host.hardware import Card, Host, NumaNode
+from gaudi_launch.core.host.host_config import HostConfig
+from gaudi_launch.extensions.kubernetes.objects.needs import (
     HUGEPAGES_MIB,
     JOIN_SECONDS,
     PodDemand,
@@ -14,7 +15,6 @@ from gaudi_launch.kubernetes.objects.needs import (
     needs_of,
     shm_mib,
 )
-from gaudi_launch.messages import message
 
 GIB = 1 << 30
 HOST = Host(

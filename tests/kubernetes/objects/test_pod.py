@@ -6,17 +6,17 @@ from dataclasses import replace
 
 import pytest
 
-from gaudi_launch.errors import ExitCode
-from gaudi_launch.kubernetes.chart_values import plain
-from gaudi_launch.kubernetes.objects.pod import (
+from gaudi_launch.core.base.errors import ExitCode
+from gaudi_launch.core.planning.container import Container, Mount
+from gaudi_launch.extensions.kubernetes.chart_values import plain
+from gaudi_launch.extensions.kubernetes.objects.pod import (
     HUB_HOME,
     engine_mounts,
     env_of,
     places_of,
     tolerations,
 )
-from gaudi_launch.kubernetes.target import KubernetesTarget
-from gaudi_launch.planning.container import Container, Mount
+from gaudi_launch.extensions.kubernetes.target import KubernetesTarget
 from tests.support.refusals import failing
 from tests.support.served_models import NEEDS, plain_served, served
 

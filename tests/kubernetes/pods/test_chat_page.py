@@ -8,11 +8,17 @@ from typing import Any
 
 import pytest
 
-from gaudi_launch.kubernetes.chart_values import Name, plain
-from gaudi_launch.kubernetes.objects.webui_objects import webui
-from gaudi_launch.kubernetes.pods import chat_page
-from gaudi_launch.kubernetes.pods.chat_page import Chat, Closed, answer, as_messages, refusal
-from gaudi_launch.kubernetes.target import KubernetesTarget
+from gaudi_launch.extensions.kubernetes.chart_values import Name, plain
+from gaudi_launch.extensions.kubernetes.objects.webui_objects import webui
+from gaudi_launch.extensions.kubernetes.pods import chat_page
+from gaudi_launch.extensions.kubernetes.pods.chat_page import (
+    Chat,
+    Closed,
+    answer,
+    as_messages,
+    refusal,
+)
+from gaudi_launch.extensions.kubernetes.target import KubernetesTarget
 from tests.support.http_answers import server
 from tests.support.stand_in_server import KEY, serving
 

@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_launch import profiles
-from gaudi_launch.engines.registry import find
-from gaudi_launch.errors import LaunchError
-from gaudi_launch.models.calibration.phases import (
+from gaudi_launch.core.base.errors import LaunchError
+from gaudi_launch.core.engines.registry import find
+from gaudi_launch.core.planning import profiles
+from gaudi_launch.core.planning.calibration_rules import Calibration, Rules
+from gaudi_launch.extensions.fp8.phases import (
     RECORD,
     CalibrationRequest,
     Done,
@@ -24,7 +25,6 @@ from gaudi_launch.models.calibration.phases import (
     read_scripts,
     write_done,
 )
-from gaudi_launch.models.calibration.rules import Calibration, Rules
 from tests.support.calibration_scripts import (
     _EXAMPLE,
     DEEPSEEK,

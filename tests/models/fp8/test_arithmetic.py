@@ -6,7 +6,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from gaudi_launch.models.fp8 import arithmetic
+from gaudi_launch.core.models.fp8 import arithmetic
 
 CODES = np.arange(256, dtype=np.uint8)
 
@@ -67,6 +67,6 @@ def test_action(name: str, dtype: str, want: str) -> None:
     ],
 )
 def test_the_weight_of_a_scale(name: str, weight: str | None) -> None:
-    from gaudi_launch.models.fp8.arithmetic import weight_of
+    from gaudi_launch.core.models.fp8.arithmetic import weight_of
 
     assert weight_of(name) == weight

@@ -15,14 +15,10 @@ from typing import Any
 
 import pytest
 
-from gaudi_launch.errors import ExitCode
-from gaudi_launch.models.fp8 import convert
-from gaudi_launch.models.fp8.conversion_record import RECORD
-from gaudi_launch.models.fp8.convert import (
-    convert_folder,
-    convert_shard,
-    wants_conversion,
-)
+from gaudi_launch.core.base.errors import ExitCode
+from gaudi_launch.core.models.fp8 import convert
+from gaudi_launch.core.models.fp8.conversion_record import RECORD
+from gaudi_launch.core.models.fp8.convert import convert_folder, convert_shard, wants_conversion
 from tests.support.scripted_hosts import failed
 
 UP = "layers.0.up_proj.weight"

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from gaudi_launch.models.fp8.arithmetic import conversion_table
-from gaudi_launch.models.fp8.convert_check import first_wrong
+from gaudi_launch.core.models.fp8.arithmetic import conversion_table
+from gaudi_launch.core.models.fp8.convert_check import first_wrong
 
 UP, SCALE, NORM = "up_proj.weight", "up_proj.weight_scale", "norm"
 FINITE = bytes(code for code in range(256) if code & 0x7F != 0x7F)

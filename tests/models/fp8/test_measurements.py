@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.models.fp8.measurements import (
+from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.core.models.fp8.measurements import (
     MeasurementQuery,
     Published,
     calibrated_folder,
@@ -23,7 +23,7 @@ from gaudi_launch.models.fp8.measurements import (
     quant_name,
     write_published,
 )
-from gaudi_launch.models.fp8.quant_config import QuantFile, read_quant_file
+from gaudi_launch.core.models.fp8.quant_config import QuantFile, read_quant_file
 from tests.support.refusals import failing
 
 WANTED = MeasurementQuery(model="Small-1B", cards=2, generation="g2")

@@ -4,11 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.models.fp8.quant_config import (
-    Origin,
-    read_quant_file,
-)
+from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.core.models.fp8.quant_config import Origin, read_quant_file
 
 
 def refusal(path: Path, origin: Origin) -> tuple[str, ExitCode, object]:

@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from gaudi_launch.models.hub import child
-from gaudi_launch.models.hub.child import HubError, classify, fetch, reason_of
-from gaudi_launch.models.hub.file_choice import PARTS
+from gaudi_launch.core.models.hub import child
+from gaudi_launch.core.models.hub.child import HubError, classify, fetch, reason_of
+from gaudi_launch.core.models.hub.file_choice import PARTS
 
 CONTENT = b"content"
 DIGEST = f"sha256:{hashlib.sha256(CONTENT).hexdigest()}"

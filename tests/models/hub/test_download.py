@@ -5,9 +5,9 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from gaudi_launch.models.hub import download
-from gaudi_launch.models.hub.download import Listing, forget
-from gaudi_launch.models.hub.file_choice import (
+from gaudi_launch.core.models.hub import download
+from gaudi_launch.core.models.hub.download import Listing, forget
+from gaudi_launch.core.models.hub.file_choice import (
     PARTS,
     Fetched,
     RemoteFile,

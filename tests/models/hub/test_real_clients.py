@@ -21,14 +21,14 @@ import psutil
 import pytest
 
 from gaudi_launch.cli.main import run
-from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.models.folder_lock import NAME as LOCK
-from gaudi_launch.models.folder_lock import hold
-from gaudi_launch.models.hub import download
-from gaudi_launch.models.hub import file_choice as hub_files
-from gaudi_launch.models.hub.child import classify
-from gaudi_launch.models.hub.file_choice import RECORD, RemoteFile, choose, read_record, safe
-from gaudi_launch.models.hub.local import find_local, folder_for
+from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.core.models.folder_lock import NAME as LOCK
+from gaudi_launch.core.models.folder_lock import hold
+from gaudi_launch.core.models.hub import download
+from gaudi_launch.core.models.hub import file_choice as hub_files
+from gaudi_launch.core.models.hub.child import classify
+from gaudi_launch.core.models.hub.file_choice import RECORD, RemoteFile, choose, read_record, safe
+from gaudi_launch.core.models.hub.local import find_local, folder_for
 from tests.support.local_hub import REVISION, Hub
 from tests.support.processes import is_alive
 from tests.support.refusals import failing

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_launch.errors import ExitCode
-from gaudi_launch.models.config import read_model
-from gaudi_launch.models.hub.remote import read_remote
-from gaudi_launch.models.model import Model
+from gaudi_launch.core.base.errors import ExitCode
+from gaudi_launch.core.models.config import read_model
+from gaudi_launch.core.models.hub.remote import read_remote
+from gaudi_launch.core.models.model import Model
 from tests.support.local_hub import Hub
 from tests.support.scripted_hosts import failed
 

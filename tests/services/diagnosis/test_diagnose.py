@@ -10,10 +10,16 @@ from typing import Any
 import pytest
 import yaml
 
-from gaudi_launch.messages import catalogue
-from gaudi_launch.services.diagnosis.diagnose import Cause, Diagnosis, diagnose
-from gaudi_launch.services.diagnosis.signatures import KILLED, QUIT, STUCK, TERMINATED, signatures
-from gaudi_launch.services.log.line import bare
+from gaudi_launch.core.base.messages import catalogue
+from gaudi_launch.core.services.diagnosis.diagnose import Cause, Diagnosis, diagnose
+from gaudi_launch.core.services.diagnosis.signatures import (
+    KILLED,
+    QUIT,
+    STUCK,
+    TERMINATED,
+    signatures,
+)
+from gaudi_launch.core.services.log.line import bare
 from tests.support.places import DATA
 
 KNOWN = yaml.safe_load((DATA / "diagnosis.yaml").read_text(encoding="utf-8"))

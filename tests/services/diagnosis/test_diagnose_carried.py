@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from gaudi_launch.services.diagnosis.diagnose import diagnose
+from gaudi_launch.core.services.diagnosis.diagnose import diagnose
 from tests.support.log_lines import PROMPT
 
 # what each way to a log puts in front of a line

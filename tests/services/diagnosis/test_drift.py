@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from gaudi_launch.engines.pins import Deviation
-from gaudi_launch.services.diagnosis.drift import drift_errors
+from gaudi_launch.core.engines.pins import Deviation
+from gaudi_launch.core.services.diagnosis.drift import drift_errors
 
 FASTAPI = Deviation("fastapi", "0.137.1", ("0.116.1",), ("fastapi",))
 UVICORN = Deviation("uvicorn", "1.0", ("0.30",), ("uvicorn",))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gaudi_launch.messages import text
-from gaudi_launch.services.diagnosis.endings import ended, status_words
+from gaudi_launch.core.base.messages import text
+from gaudi_launch.core.services.diagnosis.endings import ended, status_words
 
 
 @pytest.mark.parametrize(

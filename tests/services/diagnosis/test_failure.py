@@ -9,12 +9,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from gaudi_launch.services.diagnosis.failure import (
-    failure,
-    judged_log,
-)
-from gaudi_launch.services.log.follow import LaunchProgress
-from gaudi_launch.services.process.supervise import EngineOutcome
+from gaudi_launch.core.services.diagnosis.failure import failure, judged_log
+from gaudi_launch.core.services.log.follow import LaunchProgress
+from gaudi_launch.core.services.process.supervise import EngineOutcome
 
 DIED = EngineOutcome("died", 1, LaunchProgress())
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from gaudi_launch.messages import Message, message
-from gaudi_launch.services.diagnosis.history_events import events
-from gaudi_launch.services.history import HistoryPoint
+from gaudi_launch.core.base.messages import Message, message
+from gaudi_launch.core.services.diagnosis.history_events import events
+from gaudi_launch.core.services.history import HistoryPoint
 from tests.support.clock import utc
 
 # 13:00 UTC

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gaudi_launch.services.diagnosis.signatures import (
+from gaudi_launch.core.services.diagnosis.signatures import (
     EXCEPTION,
     KILLED,
     QUIT,

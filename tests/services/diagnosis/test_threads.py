@@ -9,7 +9,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gaudi_launch.services.diagnosis.diagnose import diagnose
+from gaudi_launch.core.services.diagnosis.diagnose import diagnose
 from tests.support.places import DATA
 
 THREADS = yaml.safe_load((DATA / "threads.yaml").read_text(encoding="utf-8"))

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gaudi_launch.services.diagnosis.diagnose import diagnose
-from gaudi_launch.services.log.follow import Follower, LaunchProgress, _gib
+from gaudi_launch.core.services.diagnosis.diagnose import diagnose
+from gaudi_launch.core.services.log.follow import Follower, LaunchProgress, _gib
 from tests.support.places import DATA, SHARED
 from tests.support.speed import within
 

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from gaudi_launch.services.log.kernel_log import full_disks, no_hugepages, note
+from gaudi_launch.core.services.log.kernel_log import full_disks, no_hugepages, note
 
 KILLED = "Out of memory: Killed process 4242 ({name}) total-vm:1kB"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from gaudi_launch.services.log.tail import Tail
+from gaudi_launch.core.services.log.tail import Tail
 
 
 def test_a_truncated_log_is_read_from_its_new_beginning(tmp_path: Path) -> None:

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_launch.errors import ExitCode
-from gaudi_launch.planning.plan import Command
-from gaudi_launch.services.process import detach
-from gaudi_launch.services.process.detach import spawn
-from gaudi_launch.services.process.signals import HANDLED
-from gaudi_launch.services.state import store
-from gaudi_launch.services.state.job import ServiceJob
+from gaudi_launch.core.base.errors import ExitCode
+from gaudi_launch.core.planning.plan import Command
+from gaudi_launch.core.services.process import detach
+from gaudi_launch.core.services.process.detach import spawn
+from gaudi_launch.core.services.process.signals import HANDLED
+from gaudi_launch.core.services.state import store
+from gaudi_launch.core.services.state.job import ServiceJob
 from tests.support.refusals import refused
 
 JOB = ServiceJob("chat", "m", "/m", "e@1", "http://127.0.0.1:1", Command(("x",), {}))
@@ -84,7 +84,7 @@ def test_an_end_without_an_engine_is_recorded(
         held = (name.fileno(), card.fileno())
         words = ["chat", ",".join(map(str, held))]
         ended = subprocess.run(
-            [sys.executable, "-m", "gaudi_launch.services.process.detach", *words],
+            [sys.executable, "-m", "gaudi_launch.core.services.process.detach", *words],
             pass_fds=held,
             capture_output=True,
             check=False,

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_launch.services.process import lineage
-from gaudi_launch.services.process.lineage import seen_by
+from gaudi_launch.core.services.process import lineage
+from gaudi_launch.core.services.process.lineage import seen_by
 
 
 def test_a_process_that_is_gone_is_no_launcher_and_has_no_parent() -> None:

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_launch.planning.plan import Command
-from gaudi_launch.services.process.process import EngineProcess, StopTimeouts, write_files
+from gaudi_launch.core.planning.plan import Command
+from gaudi_launch.core.services.process.process import EngineProcess, StopTimeouts, write_files
 
 SHORT = StopTimeouts(3.0, 2.0)
 SHOW = "import os, sys; print(os.getcwd(), dict(os.environ), os.getsid(0) == os.getpid())"

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from gaudi_launch.services.process.signals import Signals
+from gaudi_launch.core.services.process.signals import Signals
 
 
 def test_signals_are_queued_in_order_and_the_former_handlers_return() -> None:

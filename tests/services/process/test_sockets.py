@@ -11,7 +11,7 @@ from uuid import uuid4
 
 import pytest
 
-from gaudi_launch.services.process import sockets
+from gaudi_launch.core.services.process import sockets
 
 
 @pytest.fixture

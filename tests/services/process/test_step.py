@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gaudi_launch.services.process.step import StepProgress, read_progress, run_step
+from gaudi_launch.core.services.process.step import StepProgress, read_progress, run_step
 
 
 @pytest.mark.parametrize(

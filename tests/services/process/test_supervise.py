@@ -16,12 +16,12 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_launch.planning.plan import Command
-from gaudi_launch.services.diagnosis.diagnose import diagnose
-from gaudi_launch.services.log.follow import LaunchProgress
-from gaudi_launch.services.probe import Readiness
-from gaudi_launch.services.process.process import StopTimeouts, bind_words, usable_cpus
-from gaudi_launch.services.process.supervise import (
+from gaudi_launch.core.planning.plan import Command
+from gaudi_launch.core.services.diagnosis.diagnose import diagnose
+from gaudi_launch.core.services.log.follow import LaunchProgress
+from gaudi_launch.core.services.probe import Readiness
+from gaudi_launch.core.services.process.process import StopTimeouts, bind_words, usable_cpus
+from gaudi_launch.core.services.process.supervise import (
     LIMITS,
     EngineJob,
     EngineOutcome,

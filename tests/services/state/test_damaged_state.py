@@ -12,10 +12,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gaudi_launch.cli.main import run
-from gaudi_launch.paths import state_dir
-from gaudi_launch.services.state import store
-from gaudi_launch.services.state.registry import hold
-from gaudi_launch.watch import exporter
+from gaudi_launch.core.base.paths import state_dir
+from gaudi_launch.core.services.state import store
+from gaudi_launch.core.services.state.registry import hold
+from gaudi_launch.extensions.watch.exporter import export as exporter
 
 pytestmark = pytest.mark.usefixtures("plain_english")
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_launch.services.state.identity import Identity, boot_id, of, start_ticks
+from gaudi_launch.core.services.state.identity import Identity, boot_id, of, start_ticks
 
 
 def test_this_process_is_alive_and_one_of_another_boot_or_start_is_not() -> None:

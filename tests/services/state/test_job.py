@@ -8,21 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_launch.buckets.bucket_list import Buckets
-from gaudi_launch.errors import ExitCode
-from gaudi_launch.messages import message
-from gaudi_launch.planning.container import Container
-from gaudi_launch.planning.plan import Command, EngineIdentity, Placement, Plan
-from gaudi_launch.planning.request import Request
-from gaudi_launch.recipe_cache.attach import Cached
-from gaudi_launch.recipe_cache.cache_root import Use
-from gaudi_launch.recipe_cache.key import KeyParts
-from gaudi_launch.services.state.job import (
-    ServiceJob,
-    Supervision,
-    check_restart,
-    job_of,
-)
+from gaudi_launch.core.base.errors import ExitCode
+from gaudi_launch.core.base.messages import message
+from gaudi_launch.core.buckets.bucket_list import Buckets
+from gaudi_launch.core.planning.container import Container
+from gaudi_launch.core.planning.plan import Command, EngineIdentity, Placement, Plan
+from gaudi_launch.core.planning.request import Request
+from gaudi_launch.core.recipes.attach import Cached
+from gaudi_launch.core.recipes.cache_root import Use
+from gaudi_launch.core.recipes.key import KeyParts
+from gaudi_launch.core.services.state.job import ServiceJob, Supervision, check_restart, job_of
 from tests.support.refusals import refused
 
 COMMAND = Command(

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from gaudi_launch.services.state import identity, orphans
-from gaudi_launch.services.state.orphans import Orphan, end
-from gaudi_launch.services.state.registry import Held
+from gaudi_launch.core.services.state import identity, orphans
+from gaudi_launch.core.services.state.orphans import Orphan, end
+from gaudi_launch.core.services.state.registry import Held
 from tests.support.waiting import until
 
 SERVICE = "/s/services/chat"

@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from gaudi_launch.services.process import lineage
-from gaudi_launch.services.state import orphans, registry, store
-from gaudi_launch.services.state.registry import Held, ask_lock
+from gaudi_launch.core.services.process import lineage
+from gaudi_launch.core.services.state import orphans, registry, store
+from gaudi_launch.core.services.state.registry import Held, ask_lock
 from tests.support.processes import is_alive
 from tests.support.waiting import GENEROUS, until
 
@@ -25,9 +25,9 @@ from tests.support.waiting import GENEROUS, until
 LAUNCHER = """
 import os, subprocess, sys, time
 from pathlib import Path
-from gaudi_launch.services.process import process
-from gaudi_launch.services.state import registry, store
-from gaudi_launch.services.state.orphans import MARK
+from gaudi_launch.core.services.process import process
+from gaudi_launch.core.services.state import registry, store
+from gaudi_launch.core.services.state.orphans import MARK
 process.adopt_orphans()
 with registry.hold("a"):
     folder = store.service_dir("a")
@@ -207,7 +207,7 @@ def test_the_three_answers_of_a_lock(tmp_path: Path) -> None:
 
 
 def test_a_service_whose_lock_cannot_be_looked_at_lives_as_long_as_its_launcher() -> None:
-    from gaudi_launch.services.state import identity
+    from gaudi_launch.core.services.state import identity
 
     mine = identity.of(os.getpid())
     assert mine is not None

@@ -11,16 +11,16 @@ from unittest.mock import Mock
 
 import pytest
 
-from gaudi_launch.buckets import warmup_time
-from gaudi_launch.buckets.warmup_time import Measured
-from gaudi_launch.messages import message
-from gaudi_launch.planning.plan import Command
-from gaudi_launch.services.log.follow import LaunchPhase, LaunchProgress
-from gaudi_launch.services.probe import Readiness
-from gaudi_launch.services.process.supervise import EngineOutcome
-from gaudi_launch.services.state import identity, store
-from gaudi_launch.services.state.job import ServiceJob
-from gaudi_launch.services.state.recorder import Recorder, remember
+from gaudi_launch.core.base.messages import message
+from gaudi_launch.core.buckets import warmup_time
+from gaudi_launch.core.buckets.warmup_time import Measured
+from gaudi_launch.core.planning.plan import Command
+from gaudi_launch.core.services.log.follow import LaunchPhase, LaunchProgress
+from gaudi_launch.core.services.probe import Readiness
+from gaudi_launch.core.services.process.supervise import EngineOutcome
+from gaudi_launch.core.services.state import identity, store
+from gaudi_launch.core.services.state.job import ServiceJob
+from gaudi_launch.core.services.state.recorder import Recorder, remember
 
 JOB = ServiceJob(
     "chat", "m", "/m", "e@1", "http://127.0.0.1:1", Command((), {}), modules=(2, 3), dtype="fp8"

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_launch import locks
-from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.services.state import registry, store
-from gaudi_launch.services.state.registry import RecordCache
-from gaudi_launch.services.state.reservation import reserve_address
+from gaudi_launch.core.base import locks
+from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.core.services.state import registry, store
+from gaudi_launch.core.services.state.registry import RecordCache
+from gaudi_launch.core.services.state.reservation import reserve_address
 from tests.support.users import own_folders, plain_english
 
 __all__ = ["own_folders", "plain_english"]

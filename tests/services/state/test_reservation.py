@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.host import simulated
-from gaudi_launch.host.card_locks import lock_folders, read_holder, read_reserved
-from gaudi_launch.host.machine import load
-from gaudi_launch.planning.placement import choose
-from gaudi_launch.services.state.reservation import claim, reserve
+from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.core.host import simulated
+from gaudi_launch.core.host.card_locks import lock_folders, read_holder, read_reserved
+from gaudi_launch.core.host.machine import load
+from gaudi_launch.core.planning.placement import choose
+from gaudi_launch.core.services.state.reservation import claim, reserve
 from tests.support.machines import use
 from tests.support.places import TOP
 from tests.support.waiting import GENEROUS
@@ -184,7 +184,7 @@ def test_launches_that_race_get_different_cards(
 def test_claim_gives_up_when_the_same_cards_stay_taken(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gaudi_launch.services.state.reservation._PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr("gaudi_launch.core.services.state.reservation._PAUSE_SECONDS", 0.0)
     host = load("simulated:hls2")
     again = claim(lambda: host, lambda h: choose(h, 1, (0,)), tmp_path)
     with reserve((0,), tmp_path), pytest.raises(LaunchError) as caught, again:

@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_launch.engines.registry import find
-from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.host.simulated import make
-from gaudi_launch.messages import message
-from gaudi_launch.models.model import Model
-from gaudi_launch.planning.planner import make_plan
-from gaudi_launch.planning.request import Request
-from gaudi_launch.planning.secret_args import with_secret_moved
-from gaudi_launch.services.state.secret_file import SecretFile
+from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.core.base.messages import message
+from gaudi_launch.core.engines.registry import find
+from gaudi_launch.core.host.simulated import make
+from gaudi_launch.core.models.model import Model
+from gaudi_launch.core.planning.planner import make_plan
+from gaudi_launch.core.planning.request import Request
+from gaudi_launch.core.planning.secret_args import with_secret_moved
+from gaudi_launch.core.services.state.secret_file import SecretFile
 
 S = "hunter2-SECRET"
 WORDS = ("--model-loader-extra-config.aws_secret_access_key", S, "--seed", "1")

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gaudi_launch.services.state.state_fields import FILES, believed, parse, plain
+from gaudi_launch.core.services.state.state_fields import FILES, believed, parse, plain
 
 PROCESS = {"pid": 7, "ticks": 8, "boot": "b"}
 

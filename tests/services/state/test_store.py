@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from gaudi_launch.errors import ExitCode, LaunchError
-from gaudi_launch.messages import message
-from gaudi_launch.services.state import store
+from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.core.base.messages import message
+from gaudi_launch.core.services.state import store
 from tests.support.users import own_folders
 
 __all__ = ["own_folders"]

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from gaudi_launch.engines.ray_serve.engine import IN_RAY
+from gaudi_launch.extensions.ray.engine import IN_RAY
 
 pytest.importorskip("fastapi")
 pytest.importorskip("httpx")

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gaudi_launch.engines.simulated.engine import RUNTIME
-from gaudi_launch.performance.step_time import ONE_CARD_8B
+from gaudi_launch.core.predict.step_time import ONE_CARD_8B
+from gaudi_launch.extensions.simulated.engine import RUNTIME
 from tests.support.bucket_parity import recorded_files, records
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gaudi_launch.engines.simulated.engine import RUNTIME
-from gaudi_launch.services.diagnosis.diagnose import diagnose
+from gaudi_launch.core.services.diagnosis.diagnose import diagnose
+from gaudi_launch.extensions.simulated.engine import RUNTIME
 
 if TYPE_CHECKING:
     from gaudi_simulated_faults import Fault, Faults

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gaudi_launch.engines.simulated.engine import RUNTIME
+from gaudi_launch.extensions.simulated.engine import RUNTIME
 
 if TYPE_CHECKING:
     from gaudi_simulated_text import AnswerText

@@ -1,1 +1,0 @@
-"""Several hosts as one engine, joined by Ray."""

@@ -1,0 +1,1 @@
+"""List, verify, prune and copy caches of compiled graphs."""

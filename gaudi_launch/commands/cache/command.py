@@ -1,0 +1,142 @@
+"""``gaudi-launch cache``: list, verify, prune and ship compiled graphs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import typer
+
+from gaudi_launch.cli.command_app import CommandApp
+from gaudi_launch.cli.options import Launch, LaunchOptions, RecordCommand
+
+app = CommandApp(
+    no_args_is_help=True, help="List, verify, prune and ship caches of compiled graphs (recipes)."
+)
+
+Root = typer.Option(
+    None, "-c", "--cache", metavar="DIR", help="The cache root (default: the XDG cache folder)."
+)
+Json = typer.Option(False, "--json", help="One JSON object on stdout.")
+Machine = typer.Option(
+    None, "--machine", help="Check for another machine: a snapshot or simulated:NAME."
+)
+
+
+@app.command("list")
+def list_(cache: Path | None = Root, as_json: bool = Json, machine: str | None = Machine) -> None:
+    """List every key: model, engine, cards, dtype, graphs, size, age, and if it fits this
+    machine."""
+    from gaudi_launch.commands.cache.case import listing, root_of
+    from gaudi_launch.commands.cache.view import show_listing
+
+    show_listing(listing(root_of(cache), machine), as_json)
+
+
+@app.command()
+def show(key: str, cache: Path | None = Root, as_json: bool = Json) -> None:
+    """Show one key: its model and machine, compiled buckets, and fill times."""
+    from gaudi_launch.commands.cache.case import indexed, root_of
+    from gaudi_launch.commands.cache.view import show_key
+
+    show_key(*indexed(root_of(cache), key), as_json)
+
+
+@app.command()
+def verify(
+    key: str | None = typer.Argument(None, help="A key or its first digits; all keys without it."),
+    quick: bool = typer.Option(
+        False, "--quick", help="Names and sizes only; contents are not read."
+    ),
+    cache: Path | None = Root,
+    as_json: bool = Json,
+) -> None:
+    """Compare files with the index: sizes, checksums, empty and foreign files, interrupted
+    fills."""
+    from gaudi_launch.commands.cache import case as use_case
+    from gaudi_launch.commands.cache.view import show_verdicts
+
+    root = use_case.root_of(cache)
+    verdicts = use_case.verify(root, key, quick=quick)
+    show_verdicts(root, verdicts, as_json)
+    raise typer.Exit(0 if all(verdict.findings.sound for verdict in verdicts) else 1)
+
+
+@app.command()
+def prune(
+    max_size: str | None = typer.Option(
+        None, "--max-size", metavar="200G", help="Keep at most this much."
+    ),
+    older: str | None = typer.Option(
+        None, "--older", metavar="30d", help="Remove keys not used for this long."
+    ),
+    yes: bool = typer.Option(False, "--yes", help="Remove; without it keys are only shown."),
+    cache: Path | None = Root,
+    as_json: bool = Json,
+) -> None:
+    """Remove keys by size or age. Only shows them without --yes; keeps keys in use."""
+    from gaudi_launch.commands.cache import case as use_case
+    from gaudi_launch.commands.cache.view import show_pruned
+
+    limits = use_case.PruneLimits(max_size, older)
+    show_pruned(use_case.prune(use_case.root_of(cache), limits, remove=yes), yes, as_json)
+
+
+@app.command()
+def export(key: str, file: Path, cache: Path | None = Root, as_json: bool = Json) -> None:
+    """Write one key to FILE.tar.zst, to import on another machine."""
+    from gaudi_launch.commands.cache.case import root_of
+    from gaudi_launch.commands.cache.view import show_exported
+    from gaudi_launch.core.recipes import cache_root, ship
+
+    root = root_of(cache)
+    entry = cache_root.find(root, key)
+    files, total = ship.export(root, entry, file)
+    show_exported(entry.key, file, files, total, as_json)
+
+
+@app.command("import")
+def import_(
+    file: Path,
+    force: bool = typer.Option(
+        False, "--force", help="Import even for another machine, or replace an existing key."
+    ),
+    cache: Path | None = Root,
+    as_json: bool = Json,
+    machine: str | None = Machine,
+) -> None:
+    """Import an exported key; refuse one compiled for another machine."""
+    from gaudi_launch.commands.cache.case import parts_here, root_of
+    from gaudi_launch.commands.cache.view import show_imported
+    from gaudi_launch.core.recipes import ship
+
+    root = root_of(cache)
+    show_imported(root, ship.import_(root, file, parts_here(machine), force=force), as_json)
+
+
+@app.command()
+def sync(
+    key: str,
+    target: str = typer.Argument(..., metavar="USER@HOST[:DIR]"),
+    run: bool = typer.Option(False, "--run", help="Run the command instead of printing it."),
+    cache: Path | None = Root,
+    as_json: bool = Json,
+) -> None:
+    """Print (or run) the rsync command that copies one key to another machine."""
+    from gaudi_launch.commands.cache import case as use_case
+    from gaudi_launch.commands.cache.view import show_command
+
+    words = use_case.sync_command(use_case.root_of(cache), key, target)
+    if run:
+        use_case.sync(words)
+    else:
+        show_command(words, as_json)
+
+
+@app.command(cls=RecordCommand)
+def adopt(as_json: bool = Json, options: LaunchOptions = Launch) -> None:
+    """Write an index for a cache folder of the start scripts (-c DIR, and the options of its
+    serve)."""
+    from gaudi_launch.commands.cache import case as use_case
+    from gaudi_launch.commands.cache.view import show_adopted
+
+    show_adopted(*use_case.adopt(options), as_json)

@@ -1,0 +1,237 @@
+"""Caches of compiled graphs, for people and for programs."""
+
+from __future__ import annotations
+
+import shlex
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gaudi_launch.cli.console import console, emit_json, size_text, table
+from gaudi_launch.core.base.messages import text
+
+if TYPE_CHECKING:
+    from gaudi_launch.commands.cache.case import CachedKey, CacheListing, KeyVerdict, PruneResult
+    from gaudi_launch.core.recipes.cache_root import CacheEntry
+    from gaudi_launch.core.recipes.ledger import Ledger
+
+_AGES = (("d", 86400), ("h", 3600), ("min", 60))
+_SHOWN_FILES = 5
+_COLUMNS = (
+    "key",
+    "model",
+    "engine",
+    "cards",
+    "dtype",
+    "graphs",
+    "files",
+    "size",
+    "age",
+    "state",
+)
+
+
+def key_json(key: CachedKey) -> dict[str, Any]:
+    """Return one row of the listing for programs."""
+    entry, ledger = key.entry, key.entry.ledger
+    row: dict[str, Any] = {
+        "key": entry.key,
+        "folder": str(entry.folder),
+        "files": entry.files,
+        "bytes": entry.bytes,
+        "in_use": entry.in_use,
+        "trouble": entry.trouble,
+        "state": key.state,
+    }
+    if ledger is None:
+        return row
+    return row | {
+        "differences": [{"name": d.name, "was": d.was, "now": d.now} for d in key.differences],
+        "model": ledger.parts.model,
+        "engine": ledger.parts.engine,
+        "cards": ledger.parts.tensor_parallel,
+        "dtype": ledger.parts.dtype,
+        "graphs": ledger.buckets.graphs,
+        "complete": ledger.complete,
+        "last_used": ledger.last_used,
+    }
+
+
+def show_listing(found: CacheListing, as_json: bool) -> None:
+    """Print the keys of a root."""
+    if as_json:
+        rows = [key_json(key) for key in found.keys]
+        emit_json({"schema": 1, "root": str(found.root), "flat": found.flat, "entries": rows})
+        return
+    out = console()
+    if found.keys:
+        columns = [text(f"cache.column_{name}") for name in _COLUMNS]
+        cells = [_cells(key) for key in found.keys]
+        out.print(table(str(found.root), [*columns, ""], cells, right=(3, 5, 6, 7, 8)))
+    else:
+        out.print(text("cache.none", path=str(found.root)))
+    if found.flat and all(key.entry.folder != found.root for key in found.keys):
+        out.print(text("cache.flat_hint", path=str(found.root)))
+
+
+def _cells(key: CachedKey) -> tuple[str, ...]:
+    entry, ledger = key.entry, key.entry.ledger
+    known: tuple[str, ...] = ("-", "-", "-", "-", "-")
+    age = "-"
+    if ledger is not None:
+        parts = ledger.parts
+        known = (
+            parts.model,
+            parts.engine,
+            str(parts.tensor_parallel),
+            parts.dtype,
+            str(ledger.buckets.graphs),
+        )
+        age = _age(ledger.last_used)
+    return (
+        entry.key,
+        *known,
+        str(entry.files),
+        size_text(entry.bytes),
+        age,
+        text(f"cache.state_{key.state}"),
+        _remark(key),
+    )
+
+
+def _remark(key: CachedKey) -> str:
+    if key.entry.trouble:
+        return key.entry.trouble
+    if key.differences:
+        return "; ".join(f"{d.name} {d.was} -> {d.now}" for d in key.differences)
+    if not key.entry.in_use:
+        return ""
+    return text("cache.word_in_use")
+
+
+def _age(then: float) -> str:
+    seconds = max(0.0, time.time() - then)
+    for unit, length in _AGES:
+        if seconds >= length:
+            return f"{seconds / length:.0f} {unit}"
+    return f"{seconds:.0f} s"
+
+
+def show_key(entry: CacheEntry, ledger: Ledger, as_json: bool) -> None:
+    """Print the index of one key."""
+    document = ledger.to_json()
+    if as_json:
+        emit_json({**document, "schema": 1, "path": str(entry.folder), "in_use": entry.in_use})
+        return
+    parts = document.pop("parts")
+    rows = [(name, str(value)) for name, value in parts.items() if name != "variables"]
+    rows += [(name, value) for name, value in parts["variables"].items()]
+    out = console()
+    out.print(table(str(entry.folder), (text("cache.column_fact"), ""), rows))
+    buckets = document.pop("buckets")
+    rows = [
+        (name, str(value)) for name, value in document.items() if name not in ("schema", "folder")
+    ]
+    rows += [
+        (text("cache.word_prompt"), str(len(buckets["prompt"]))),
+        (text("cache.word_decode"), str(len(buckets["decode"]))),
+    ]
+    out.print(table("", (text("cache.column_content"), ""), rows))
+
+
+def show_verdicts(root: Path, verdicts: Sequence[KeyVerdict], as_json: bool) -> None:
+    """Print what was found of each key."""
+    if as_json:
+        sound = all(verdict.findings.sound for verdict in verdicts)
+        keys = [verdict_json(verdict) for verdict in verdicts]
+        emit_json({"schema": 1, "root": str(root), "sound": sound, "keys": keys})
+        return
+    if not verdicts:
+        console().print(text("cache.none", path=str(root)))
+    for verdict in verdicts:
+        _show_verdict(verdict)
+
+
+def verdict_json(verdict: KeyVerdict) -> dict[str, Any]:
+    """Return the findings about a key for programs."""
+    ledger = verdict.entry.ledger
+    return {
+        "key": verdict.entry.key,
+        "sound": verdict.findings.sound,
+        "complete": ledger.complete if ledger is not None else False,
+        "trouble": verdict.entry.trouble,
+        **asdict(verdict.findings),
+    }
+
+
+def _show_verdict(verdict: KeyVerdict) -> None:
+    out, entry = console(), verdict.entry
+    state = "cache.sound" if verdict.findings.sound else "cache.unsound"
+    out.print(text(state, key=entry.key))
+    if entry.trouble:
+        out.print("  " + text("cache.no_ledger", key=entry.key, why=entry.trouble))
+    elif entry.ledger is not None and not entry.ledger.complete:
+        out.print("  " + text("cache.interrupted", key=entry.key))
+    for word, names in asdict(verdict.findings).items():
+        if names:
+            shown = ", ".join(names[:_SHOWN_FILES]) + (" ..." if len(names) > _SHOWN_FILES else "")
+            line = text(
+                "common.pair", label=text(f"cache.word_{word}"), value=f"{len(names)} ({shown})"
+            )
+            out.print(f"  {line}")
+
+
+def show_pruned(found: PruneResult, removes: bool, as_json: bool) -> None:
+    """Print the keys that go, with the reason of each."""
+    if as_json:
+        rows = [
+            {"key": d.entry.key, "bytes": d.entry.bytes, "reason": d.reason.render()}
+            for d in found.doomed
+        ]
+        emit_json({"schema": 1, "root": str(found.root), "doomed": rows, "removed": found.removed})
+        return
+    out = console()
+    for each in found.doomed:
+        out.print(f"{each.entry.key}  {size_text(each.entry.bytes)}  {each.reason.render()}")
+    total = size_text(sum(each.entry.bytes for each in found.doomed))
+    id = "cache.would_prune" if found.doomed else "cache.prune_none"
+    if removes:
+        id = "cache.pruned"
+    out.print(text(id, count=len(found.doomed), size=total))
+
+
+def show_exported(key: str, file: Path, files: int, total: int, as_json: bool) -> None:
+    """Print what an exported archive contains."""
+    if as_json:
+        emit_json({"schema": 1, "key": key, "file": str(file), "files": files, "bytes": total})
+        return
+    line = text("cache.exported", key=key, path=str(file), count=files, size=size_text(total))
+    console().print(line)
+
+
+def show_imported(root: Path, ledger: Ledger, as_json: bool) -> None:
+    """Print the key that was imported."""
+    graphs = ledger.buckets.graphs
+    if as_json:
+        emit_json({"schema": 1, "key": ledger.key, "root": str(root), "graphs": graphs})
+        return
+    console().print(text("cache.imported", key=ledger.key, path=str(root), graphs=graphs))
+
+
+def show_adopted(root: Path, ledger: Ledger, as_json: bool) -> None:
+    """Print the key of a folder that has an index now."""
+    if as_json:
+        emit_json({"schema": 1, "root": str(root), "key": ledger.key, "files": ledger.files})
+        return
+    line = text("cache.adopted", path=str(root), key=ledger.key, count=ledger.files)
+    console().print(line)
+
+
+def show_command(words: Sequence[str], as_json: bool) -> None:
+    """Print a command to copy."""
+    if as_json:
+        emit_json({"schema": 1, "argv": list(words)})
+        return
+    print(shlex.join(words))

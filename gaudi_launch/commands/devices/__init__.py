@@ -1,0 +1,1 @@
+"""Cards: table, selection, power limits, snapshots."""

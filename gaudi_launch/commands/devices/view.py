@@ -1,0 +1,232 @@
+"""The cards of a machine, a choice of them, and changes of their power limits."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from gaudi_launch.cli.console import console, emit_json, known, table
+from gaudi_launch.core.base.messages import text
+from gaudi_launch.core.base.optional import mapped
+from gaudi_launch.core.host.cpus import format_cpus
+from gaudi_launch.core.host.hardware import Holder
+
+if TYPE_CHECKING:
+    from gaudi_launch.core.doctor.power_limit import CapChange, CapOutcome
+    from gaudi_launch.core.host.hardware import Card, Host
+    from gaudi_launch.core.planning.plan import Placement
+    from gaudi_launch.core.services.history import DayEnergy
+    from gaudi_launch.core.services.state.orphans import Orphan
+
+
+@dataclass(frozen=True)
+class DeviceUse:
+    """The energy of services today by module ID, and the processes of dead launchers."""
+
+    energy: Mapping[int, DayEnergy] = field(default_factory=dict)
+    lost: Sequence[Orphan] = ()
+
+    def joules_per_token(self, card: Card) -> float | None:
+        return mapped(lambda energy: energy.joules_per_token, self._of(card))
+
+    def kwh(self, card: Card) -> float | None:
+        return mapped(lambda energy: energy.kwh, self._of(card))
+
+    def _of(self, card: Card) -> DayEnergy | None:
+        return mapped(self.energy.get, card.module)
+
+
+def to_json(host: Host, use: DeviceUse) -> dict[str, Any]:
+    """Return a machine's cards and their use, for programs."""
+    return {
+        "schema": 1,
+        "machine": {
+            "origin": host.origin,
+            "root": host.root,
+            "hostname": host.hostname,
+            "product": host.product,
+            "groups": [list(group) for group in host.groups],
+            "driver": host.driver_version,
+            "hl_smi": host.hl_smi_version,
+            "in_container": host.in_container,
+            "virtual_machine": host.virtual_machine,
+        },
+        "cards": [
+            {
+                "index": card.index,
+                "module": card.module,
+                "product": card.product,
+                "bus": card.bus,
+                "numa_node": card.numa_node,
+                "cpus": format_cpus(card.cpus),
+                "memory_total_mib": card.memory_total_mib,
+                "memory_used_mib": card.memory_used_mib,
+                "status": card.status,
+                "temperature_c": card.temperature_c,
+                "power_w": card.power_w,
+                "power_cap_w": card.power_cap_w,
+                "joules_per_token": use.joules_per_token(card),
+                "kwh_today": use.kwh(card),
+                "utilization_percent": card.utilization_percent,
+                "uncorrectable_events": card.uncorrectable_events,
+                "driver": card.driver,
+                "firmware": card.firmware,
+                "busy": card.busy,
+                "busy_because": card.busy_because,
+                "holders": [
+                    {"pid": h.pid, "command": h.command, "user": h.user} for h in card.holders
+                ],
+                "sources": dict(card.sources),
+            }
+            for card in host.cards
+        ],
+        "free": list(host.free_modules),
+        "unsure": _unsure(host),
+        "notes": dict(host.notes),
+        "orphans": [orphan.to_json() for orphan in use.lost],
+    }
+
+
+def show(host: Host, use: DeviceUse) -> None:
+    """Print a row for each card."""
+
+    out = console()
+    columns = text("host.devices_columns").split("|")
+    rows = [
+        (
+            known(card.index),
+            known(card.module),
+            known(card.product),
+            known(card.bus),
+            known(card.numa_node),
+            format_cpus(card.cpus) or "-",
+            _memory(card),
+            f"{known(card.power_w)} / {known(card.power_cap_w)}",
+            known(use.joules_per_token(card), "{:.2f}"),
+            known(use.kwh(card), "{:.2f}"),
+            card.status or "-",
+            _use(card),
+        )
+        for card in host.cards
+    ]
+    if rows:
+        out.print(table("", columns, rows, right=(0, 1, 4, 7, 8, 9)))
+        groups = "; ".join(",".join(map(str, group)) for group in host.groups) or "-"
+        unsure = _unsure(host)
+        free = ",".join(str(module) for module in host.free_modules if module not in unsure) or "-"
+        out.print(
+            text("host.devices_summary", product=host.product or "?", groups=groups, free=free)
+        )
+        if unsure:
+            out.print(text("host.devices_unsure", modules=",".join(map(str, unsure))))
+    else:
+        out.print(text("host.devices_none"))
+    for name, note in host.notes.items():
+        out.print(text("host.devices_note", name=name, text=note), style="yellow")
+    if use.lost:
+        print(text("services.orphans_there", count=len(use.lost)), file=sys.stderr)
+
+
+def _unsure(host: Host) -> list[int]:
+    """Return the modules of which it is unknown whether they are in use."""
+    return sorted(
+        card.module for card in host.cards if card.module is not None and card.busy is None
+    )
+
+
+def _memory(card: Card) -> str:
+    if card.memory_total_mib is None:
+        return "-"
+    return f"{known(card.memory_used_mib, unknown='?')} / {card.memory_total_mib} MiB"
+
+
+def _holder(holder: Holder) -> str:
+    """Return a process as its command, its ID and, where it is known, its user."""
+    about = ", ".join(filter(None, (str(holder.pid), holder.user)))
+    return f"{holder.command or '?'} ({about})"
+
+
+def _use(card: Card) -> str:
+    if card.busy is None:
+        return text("host.devices_use_unknown")
+    if not card.busy:
+        return text("host.devices_use_free")
+    who = "; ".join(map(_holder, card.holders))
+    if card.busy_because:
+        reason = text(f"host.devices_use_{card.busy_because}")
+    else:
+        reason = text("host.devices_use_unknown")
+    if who:
+        return text("common.pair", label=reason, value=who)
+    return reason
+
+
+def pick_to_json(host: Host, placement: Placement) -> dict[str, Any]:
+    """Return the chosen cards for programs."""
+    chosen = [host.card(module) for module in placement.modules]
+    return {
+        "schema": 1,
+        "modules": list(placement.modules),
+        "indices": [card.index if card else None for card in chosen],
+        "cpus": format_cpus(placement.cpus),
+        "cpus_by_module": {
+            str(m): format_cpus(cpus) for m, cpus in placement.cpus_by_module.items()
+        },
+        "numa_nodes": list(placement.numa_nodes),
+        "memory_node": placement.memory_node,
+        "reasons": [reason.to_json() for reason in placement.reasons],
+        "warnings": [warning.to_json() for warning in placement.warnings],
+    }
+
+
+def show_pick(placement: Placement) -> None:
+    """Print the chosen cards and the reasons."""
+
+    out = console()
+    out.print(
+        text("host.devices_picked", modules=",".join(map(str, placement.modules))),
+        style="bold",
+    )
+    for reason in placement.reasons:
+        out.print(f"  {reason.render()}")
+    for warning in placement.warnings:
+        out.print(text("host.devices_warning", text=warning.render()), style="yellow")
+
+
+def show_commands(changes: Sequence[CapChange], as_json: bool) -> None:
+    """Print the hl-smi commands of the changes."""
+    lines = [" ".join(["hl-smi", *change.arguments]) for change in changes]
+    if as_json:
+        emit_json({"schema": 1, "commands": lines})
+    else:
+        print("\n".join(lines))
+
+
+def show_outcomes(outcomes: Sequence[CapOutcome], as_json: bool) -> None:
+    """Print the result of each change."""
+    if as_json:
+        return emit_json({"schema": 1, "cards": [_outcome_json(each) for each in outcomes]})
+    if not outcomes:
+        print(text("power.nothing_to_undo"))
+    for each in outcomes:
+        change = each.change
+        id = f"power.cap_{each.status}"
+        print(
+            text(
+                id, bus=change.bus, before=change.before_w, after=change.after_w, reason=each.reason
+            )
+        )
+
+
+def _outcome_json(outcome: CapOutcome) -> dict[str, Any]:
+    return {
+        "module": outcome.change.module,
+        "bus": outcome.change.bus,
+        "status": outcome.status,
+        "before_w": outcome.change.before_w,
+        "requested_w": outcome.change.after_w,
+        "now_w": outcome.now_w,
+        "reason": outcome.reason,
+    }

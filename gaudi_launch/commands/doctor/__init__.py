@@ -1,0 +1,1 @@
+"""Check this machine and put right what may be."""

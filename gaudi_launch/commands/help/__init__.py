@@ -1,0 +1,1 @@
+"""Questions with the commands that answer them."""

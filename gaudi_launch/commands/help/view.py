@@ -1,0 +1,78 @@
+"""The page of questions and commands: on a terminal, as JSON, for the docs."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+from gaudi_launch.cli.colour import BOLD, NAME, is_coloured, painted
+from gaudi_launch.cli.help import terminal_width, titled
+from gaudi_launch.cli.translated import translated
+from gaudi_launch.cli.wrapping import cells, padded, wrapped
+from gaudi_launch.commands.help.questions import QUESTIONS
+from gaudi_launch.core.base.messages import text
+
+# before a question, and between it and its command
+_BLANKS = 4
+
+
+def show_questions() -> None:
+    """Print the questions for the terminal's width."""
+    print("\n".join(question_lines(terminal_width(), coloured=is_coloured(sys.stdout))))
+
+
+def questions_json() -> dict[str, Any]:
+    """Return the questions with their commands by group."""
+    rows = [
+        {
+            "group": translated(title),
+            "id": each.id,
+            "question": text(each.id),
+            "command": each.command,
+        }
+        for title, questions in QUESTIONS.items()
+        for each in questions
+    ]
+    return {"schema": 1, "questions": rows}
+
+
+def question_lines(width: int, *, coloured: bool) -> Iterator[str]:
+    """Yield the page: questions on the left, commands on the right.
+
+    Where that is too wide, the program's name is left out, and then each command is below its
+    question.
+    """
+    every = [each for questions in QUESTIONS.values() for each in questions]
+    column = max(cells(text(each.id)) for each in every)
+    room = width - column - _BLANKS
+    without_name = max(len(each.command) for each in every) > room
+    stacked = max(len(each.arguments) for each in every) > room
+    yield from wrapped(text("questions.usage"), width)
+    if without_name and not stacked:
+        yield from wrapped(text("questions.prefix"), width)
+    for title, questions in QUESTIONS.items():
+        yield ""
+        yield painted(titled(translated(title)), BOLD, coloured=coloured)
+        for each in questions:
+            if stacked:
+                yield from (f"  {line}" for line in wrapped(text(each.id), width - 2))
+                yield f"      {painted(each.command, NAME, coloured=coloured)}"
+                continue
+            command = painted(
+                each.arguments if without_name else each.command, NAME, coloured=coloured
+            )
+            yield f"  {padded(text(each.id), column)}  {command}"
+
+
+def questions_markdown() -> str:
+    """Return the page for docs/, in the language in force."""
+    lines = [f"# {text('questions.title')}", "", text("questions.usage")]
+    for title, questions in QUESTIONS.items():
+        lines += ["", f"## {translated(title)}", ""]
+        lines += [
+            f"| {text('questions.column_question')} | {text('questions.column_command')} |",
+            "|---|---|",
+        ]
+        lines += [f"| {text(each.id)} | `{each.command}` |" for each in questions]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,1 @@
+"""The cards and the context that a model fits."""

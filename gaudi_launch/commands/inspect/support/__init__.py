@@ -1,0 +1,1 @@
+"""The engine releases that run a model."""

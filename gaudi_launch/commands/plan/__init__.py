@@ -1,0 +1,1 @@
+"""Every setting that `serve` would use, with its reason."""

@@ -1,0 +1,70 @@
+"""``gaudi-launch plan``: every setting of serve, with its source and reason."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import typer
+
+from gaudi_launch.cli.command_app import CommandApp
+from gaudi_launch.cli.options import Launch, LaunchOptions, RecordCommand
+
+app = CommandApp()
+
+
+@app.command(cls=RecordCommand)
+def plan(
+    as_json: bool = typer.Option(False, "--json", help="The plan as one JSON object."),
+    show_everything: bool = typer.Option(
+        False, "--all", help="Show everything: each setting with its source and reason."
+    ),
+    verbose: bool = typer.Option(
+        False, "-v", "--verbose", help="--all, with the source of each rule."
+    ),
+    save: Path | None = typer.Option(
+        None, "--save", metavar="FILE", help="Write options and plan to a file for --plan FILE."
+    ),
+    options: LaunchOptions = Launch,
+) -> None:
+    """Show what serve would start: cards, CPUs, every variable and option, buckets, memory and
+    time.
+
+    Needs no card and no engine on this machine: --machine simulated:hls2 plans for an 8-card Gaudi2
+    server.
+    """
+    import sys
+
+    from gaudi_launch.cli.console import emit_json
+    from gaudi_launch.cli.views.estimate import speed_json
+    from gaudi_launch.core.base.errors import ExitCode
+    from gaudi_launch.core.base.messages import text
+    from gaudi_launch.core.launch import prepare, saved_plan
+    from gaudi_launch.core.launch.estimate import of_plan
+    from gaudi_launch.core.predict.balance import BALANCED
+
+    checked = prepare.checked_plan(options)
+    made, prepared = checked.plan, checked.prepared
+    speed = of_plan(prepared, made)
+    if save is not None:
+        goal = BALANCED if made.placement.choice is not None else ""
+        saved_plan.write(
+            save, options, made, goal=goal, traffic=saved_plan.traffic_of(options, speed)
+        )
+    if as_json:
+        steps = [step.to_json() for step in prepared.steps]
+        left = {"verdict": checked.verdict, "todo": [each.to_json() for each in checked.todo]}
+        emit_json({**made.to_json(), **left, "steps": steps, "speed": speed_json(speed)})
+    elif show_everything or verbose:
+        from gaudi_launch.commands.plan.all_view import show_all
+
+        show_all(checked, speed, verbose=verbose)
+    else:
+        from gaudi_launch.commands.plan.view import show
+        from gaudi_launch.core.launch.command_line import serve_command
+
+        show(checked, speed, serve_command(checked.startable(options)))
+    if save is not None and not as_json:
+        print(text("saved.written", path=str(save)), file=sys.stderr)
+    taken = checked.taken is not None and options.machine is None
+    if taken or (checked.failed and prepared.machine is None):
+        raise typer.Exit(int(ExitCode.MACHINE))

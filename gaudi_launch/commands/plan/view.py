@@ -1,0 +1,267 @@
+"""The first screen of a plan, within 24 lines.
+
+It shows verdict, cards, memory, time, warnings and the next command.
+
+The complete plan is `cli.views.plan_all`.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from gaudi_launch.cli.console import LABEL_WIDTH, can_show, console, labelled
+from gaudi_launch.cli.views.estimate import summary
+from gaudi_launch.cli.views.memory_bar import PARTS, bar, legend
+from gaudi_launch.core.base.messages import Message, text
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.text import Text
+
+    from gaudi_launch.core.launch.estimate import SpeedEstimate
+    from gaudi_launch.core.launch.prepare import CheckedPlan
+    from gaudi_launch.core.planning.plan import Plan
+
+# the smallest usual terminal; its last line is the prompt's
+_LEAST_LINES = 24
+_LONG_SECONDS = 120
+# short forms of the sentences of buckets/warmup_time.py
+_EVIDENCE = {
+    "warmup.basis_published": "plan.start_published",
+    "warmup.basis_measured": "plan.start_measured",
+    "warmup.basis_similar": "plan.start_similar",
+}
+
+
+@dataclass(frozen=True)
+class _Verdict:
+    sentence: str
+    style: str
+
+
+def show(checked: CheckedPlan, speed: SpeedEstimate | None, serve_command: Sequence[str]) -> None:
+    """Print the first screen; ``serve_command`` is what would start this plan."""
+    from rich.console import Group
+    from rich.text import Text
+
+    out = console()
+    verdict = _verdict(checked)
+    head = [Text(verdict.sentence, style=verdict.style), Text(), *_facts(checked, speed, out)]
+    end = _end(checked, serve_command)
+    for line in head:
+        # commands are to be copied: never broken by us
+        out.print(line, soft_wrap=line.plain.lstrip().startswith("$ ") or None)
+    taken = _height(Group(*head), out) + _height(end, out) + 2
+    warnings = _warnings(checked, out, _lines_of(out) - taken)
+    if warnings:
+        out.print()
+        for line in warnings:
+            out.print(line)
+    out.print()
+    out.print(end, soft_wrap=True)
+
+
+def _lines_of(out: Console) -> int:
+    """Return how many lines fit; a pipe has no end."""
+    if not out.is_terminal:
+        return 10_000
+    return max(_LEAST_LINES, out.height) - 1
+
+
+def _height(part: object, out: Console) -> int:
+    return len(out.render_lines(part, pad=False))  # type: ignore[arg-type]
+
+
+def _verdict(checked: CheckedPlan) -> _Verdict:
+    made = checked.plan
+    count = len(made.placement.modules)
+    if count == 1:
+        cards = text("plan.one_card")
+    else:
+        cards = text("plan.many_cards", count=count)
+    values = {"model": made.model["name"] or made.model["path"], "cards": cards}
+    if checked.refusal is not None:
+        return _Verdict(checked.refusal.text.render(), "bold red")
+    if checked.failed and checked.prepared.host.origin == "live":
+        why = " ".join(finding.message.render() for finding in checked.failed)
+        return _Verdict(text("plan.verdict_stops", why=why), "bold red")
+    if not made.placement.modules:
+        return _Verdict(text("plan.verdict_cpu", **values), "bold green")
+    if checked.prepared.model.is_only_a_name:
+        return _Verdict(text("plan.verdict_unknown", **values), "bold yellow")
+    if not made.memory:
+        return _Verdict(text("plan.verdict_unchecked", **values), "bold yellow")
+    if made.num_blocks is None and made.memory["free"] <= 0:
+        return _Verdict(text("plan.verdict_too_large", **values), "bold red")
+    if any(warning.id == "fit.tight" for warning in made.warnings):
+        return _Verdict(text("plan.verdict_tight", **values), "bold yellow")
+    return _Verdict(text("plan.verdict_fits", **values), "bold green")
+
+
+def _facts(checked: CheckedPlan, speed: SpeedEstimate | None, out: Console) -> list[Text]:
+    """Return the lines between the verdict and the warnings, each below a label."""
+    from rich.text import Text
+
+    made = checked.plan
+    lines: list[Text] = []
+
+    def row(id: str | None, value: str | Text) -> None:
+        label = "" if id is None else text(id)
+        lines.extend(labelled(label, Text(value) if isinstance(value, str) else value, out))
+
+    row("plan.word_engine", engine_line(made))
+    row("plan.word_model", model_line(made))
+    if made.placement.modules:
+        choice = made.placement.choice
+        row(
+            "plan.word_cards",
+            _cards(checked) if choice is None else f"{_cards(checked)}  {choice.render()}",
+        )
+    if made.memory:
+        ascii = not can_show("".join(part.mark for part in PARTS), out)
+        row("plan.word_card_memory", bar(made.memory, out.width - LABEL_WIDTH - 1, ascii=ascii))
+        row(None, legend(made.memory, made.kv_tokens, ascii=ascii))
+    if made.placement.modules:
+        row("plan.word_start", _start_time(made))
+    if speed is not None:
+        row("plan.word_speed", summary(speed))
+    for number, each in enumerate(checked.todo):
+        # without a command the sentences say what to do
+        what = _first_sentence(each.what) if each.command else each.what.render()
+        row(None if number else "plan.word_todo", what)
+        if each.line:
+            lines.append(Text(f"{' ' * LABEL_WIDTH} {each.line}"))
+    return lines
+
+
+def engine_line(made: Plan) -> str:
+    """Return the engine with the month of its facts."""
+    if not made.engine.facts_date:
+        return made.engine.exact
+    facts = text("engines.as_of", month=made.engine.facts_date[:7])
+    return f"{made.engine.exact}, {facts}"
+
+
+def model_line(made: Plan) -> str:
+    """Return the model with its architecture, parameters and experts."""
+    facts = made.model
+    words = [str(facts["path"])]
+    if facts.get("architecture"):
+        words.append(str(facts["architecture"]))
+    if facts.get("parameters"):
+        words.append(f"{facts['parameters'] / 1e9:.1f}B")
+    if facts.get("moe"):
+        words.append(f"MoE {facts['experts']}")
+    return "  ".join(words)
+
+
+def _cards(checked: CheckedPlan) -> str:
+    modules = ",".join(str(module) for module in checked.plan.placement.modules)
+    return text("plan.cards_of", modules=modules, all=len(checked.prepared.host.cards))
+
+
+def _start_time(made: Plan) -> str:
+    """Return how long the warm-up is expected to take, and on what evidence."""
+    if made.skips_warmup:
+        return text("plan.start_skipped")
+    if made.estimate is None:
+        return text("plan.start_unknown")
+    evidence = text(_EVIDENCE[made.estimate.basis.id])
+    if made.estimate.cached:
+        evidence = text("plan.start_cached", graphs=made.estimate.cached, evidence=evidence)
+    return text(
+        "plan.start_warmup",
+        low=_seconds(made.estimate.low_seconds),
+        high=_seconds(made.estimate.high_seconds),
+        graphs=made.buckets.graphs if made.buckets is not None else 0,
+        evidence=evidence,
+    )
+
+
+def _seconds(seconds: float) -> str:
+    if seconds < _LONG_SECONDS:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min"
+
+
+def _warnings(checked: CheckedPlan, out: Console, room: int) -> list[Text]:
+    """Return the warnings, or their first sentences if ``room`` lines do not suffice."""
+    from rich.text import Text
+
+    found = _by_weight(checked)
+    complete = [_warning(each.render(), style) for each, style in found]
+    if not complete or sum(_height(line, out) for line in complete) <= room:
+        return complete
+    short = [_warning(_first_sentence(each), style) for each, style in found]
+    shown: list[Text] = []
+    # one line is for what is left out
+    left = room - 1
+    for line in short:
+        left -= _height(line, out)
+        # a screen that is too low anyway still has the first warning
+        if left < 0 and (shown or room > 0):
+            break
+        shown.append(line)
+    omitted = len(found) - len(shown)
+    id = "plan.warnings_short"
+    if omitted:
+        id = "plan.warnings_more" if shown else "plan.warnings_only"
+    shown.append(Text(text(id, count=omitted), style="dim"))
+    return shown
+
+
+def _by_weight(checked: CheckedPlan) -> list[tuple[Message, str]]:
+    """Return the warnings with styles: failed checks, memory, then the others."""
+    failed = [finding.message for finding in checked.failed]
+    others = [each for each in checked.plan.warnings if each not in failed]
+    others.sort(key=lambda each: not each.id.startswith("fit."))
+    # the first line names them
+    if checked.prepared.host.origin == "live":
+        failed = []
+    refusal = checked.refusal
+    others = [each for each in others if refusal is None or each != refusal.text]
+    return [*((each, "bold red") for each in failed), *((each, "yellow") for each in others)]
+
+
+def _warning(sentence: str, style: str) -> Text:
+    from rich.text import Text
+
+    found = Text(text("plan.warning", what=sentence))
+    found.stylize(style, 0, len(text("plan.word_warning")))
+    return found
+
+
+def _first_sentence(warning: Message) -> str:
+    """Return a warning up to the end of its first sentence."""
+    sentence = warning.render()
+    for mark in ("。", ". "):
+        head, found, _ = sentence.partition(mark)
+        if found:
+            return head + found.strip()
+    return sentence
+
+
+def _end(checked: CheckedPlan, serve_command: Sequence[str]) -> Text:
+    from rich.text import Text
+
+    made, host = checked.plan, checked.prepared.host
+    lines = []
+    if host.origin != "live":
+        lines.append(text("plan.for_machine", machine=host.origin))
+    if made.reference_differences:
+        lines.append(text("reference.count", count=len(made.reference_differences)))
+    lines.append(text("plan.more", count=len(made.settings)))
+    left = [each.command for each in checked.todo if not each.by_serve] + [tuple(serve_command)]
+    if checked.failed and host.origin == "live":
+        checks = ",".join(finding.id for finding in checked.failed)
+        left = [("gaudi-launch", "doctor", "--only", checks)]
+    if checked.incomplete is not None:
+        left = [("gaudi-launch", "inspect", checked.prepared.model.path)]
+    command = next(filter(None, left), None)
+    end = Text("\n".join(lines))
+    if command is not None:
+        end.append("\n" + text("plan.next", command=shlex.join(command)), style="bold")
+    return end

@@ -1,0 +1,1 @@
+"""The shipped profiles and the user's."""

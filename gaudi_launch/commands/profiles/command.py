@@ -1,0 +1,49 @@
+"""``gaudi-launch profiles``: list, show and check profiles of models."""
+
+from __future__ import annotations
+
+import typer
+
+from gaudi_launch.cli.command_app import CommandApp
+
+app = CommandApp(
+    no_args_is_help=True,
+)
+
+_JSON = typer.Option(False, "--json", help="One JSON object on stdout.")
+
+
+@app.command("list")
+def list_profiles(as_json: bool = _JSON) -> None:
+    """List the profiles: shipped ones, and yours in the config directory, which take precedence."""
+    from gaudi_launch.commands.profiles.view import show_list
+    from gaudi_launch.core.planning.profiles import profiles
+
+    show_list(profiles(), as_json)
+
+
+@app.command()
+def show(
+    name: str = typer.Argument(..., metavar="NAME", help="A profile's name, or a model ID."),
+    as_json: bool = _JSON,
+) -> None:
+    """Show one profile file, with the source of each value."""
+    from gaudi_launch.commands.profiles.view import show_file
+    from gaudi_launch.core.planning.profiles import find
+
+    show_file(find(name), as_json)
+
+
+@app.command()
+def check(
+    file: str = typer.Argument("", metavar="[FILE]", help="A profile to check (default: all)."),
+    as_json: bool = _JSON,
+) -> None:
+    """Check profiles against their schema (profiles/schema/model.json)."""
+    from pathlib import Path
+
+    from gaudi_launch.commands.profiles.view import show_checked
+    from gaudi_launch.core.planning.profiles import load, profiles
+
+    found = (load(Path(file), own=True),) if file else profiles()
+    show_checked(found, file, as_json)

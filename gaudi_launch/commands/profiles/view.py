@@ -1,0 +1,71 @@
+"""Profiles of models, for people and for programs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from gaudi_launch.cli.console import console, emit_json, table
+from gaudi_launch.core.base.messages import text
+
+if TYPE_CHECKING:
+    from gaudi_launch.core.planning.profiles import Profile
+
+_COLUMNS = ("name", "parameters", "cards", "dtype", "context", "from")
+
+
+def show_list(found: Sequence[Profile], as_json: bool) -> None:
+    """Print one row for each profile."""
+    if as_json:
+        emit_json({"schema": 1, "profiles": [_short(profile) for profile in found]})
+        return
+    rows = [
+        (
+            profile.name,
+            f"{profile.facts['parameters'] / 1e9:.1f}e9",
+            str(profile.cards),
+            profile.dtype,
+            str(profile.facts["max_position_embeddings"]),
+            text("profiles.own" if profile.own else "profiles.shipped"),
+        )
+        for profile in found
+    ]
+    columns = [text(f"profiles.column_{name}") for name in _COLUMNS]
+    console().print(table(text("profiles.title"), columns, rows, right=(1, 2, 4)))
+
+
+def show_file(profile: Profile, as_json: bool) -> None:
+    """Print a profile as its file has it."""
+    from gaudi_launch.core.planning.profiles import read_document
+
+    if as_json:
+        document = read_document(profile.file)
+        emit_json({"schema": 1, "file": str(profile.file), "own": profile.own, "profile": document})
+        return
+    print(f"# {profile.file}")
+    print(profile.file.read_text(encoding="utf-8"), end="")
+
+
+def show_checked(found: Sequence[Profile], file: str, as_json: bool) -> None:
+    """Print that the profiles are good: all of them, or the one in ``file``."""
+    if as_json:
+        emit_json({"schema": 1, "good": True, "profiles": [_short(profile) for profile in found]})
+    elif file:
+        print(text("profiles.good", path=file, name=found[0].name))
+    else:
+        print(text("profiles.all_good", count=len(found)))
+
+
+def _short(profile: Profile) -> dict[str, Any]:
+    return {
+        "name": profile.name,
+        "title": profile.title,
+        "models": list(profile.models),
+        "parameters": profile.facts["parameters"],
+        "cards": profile.cards,
+        "dtype": profile.dtype,
+        "max_position_embeddings": profile.facts["max_position_embeddings"],
+        "assumed": list(profile.assumed),
+        "own": profile.own,
+        "file": str(profile.file),
+    }

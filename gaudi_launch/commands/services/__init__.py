@@ -1,0 +1,1 @@
+"""Services of this user: list, show, wait for, explain, stop."""

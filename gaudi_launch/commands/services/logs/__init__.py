@@ -1,0 +1,1 @@
+"""A service's log."""

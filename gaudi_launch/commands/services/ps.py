@@ -1,0 +1,46 @@
+"""``gaudi-launch ps``: list the services of this user, running or stopped."""
+
+from __future__ import annotations
+
+import time
+
+import typer
+
+from gaudi_launch.cli.command_app import CommandApp
+
+app = CommandApp()
+
+# all queried at the same time; one that is too busy to answer shows a dash
+_METRICS_SECONDS = 0.5
+# a service in one of these phases needs attention: it is shown until it is started again
+_FAILED = ("failed", "lost")
+
+
+@app.command()
+def ps(
+    everything: bool = typer.Option(
+        False, "-a", "--all", help="Also show stopped services, with their last error."
+    ),
+    as_json: bool = typer.Option(False, "--json", help="One JSON object on stdout."),
+) -> None:
+    """List services: model, engine, cards, port, phase, uptime, requests."""
+    from gaudi_launch.cli.console import emit_json
+    from gaudi_launch.cli.views.services import show, to_json
+    from gaudi_launch.core.services.metrics import loads
+    from gaudi_launch.core.services.state.registry import services
+
+    every = services()
+    shown = [service for service in every if everything or service.alive]
+    urls = {
+        service.name: service.url for service in shown if service.alive and service.phase == "ready"
+    }
+    load = loads(urls, _METRICS_SECONDS) if urls else {}
+    now = time.time()
+    if as_json:
+        emit_json({"schema": 1, "services": [to_json(s, load.get(s.name), now) for s in shown]})
+    else:
+        if not everything:
+            shown += [
+                service for service in every if not service.alive and service.phase in _FAILED
+            ]
+        show(shown, load, now, everything=everything)

@@ -1,0 +1,34 @@
+"""``gaudi-launch status``: everything about one service."""
+
+from __future__ import annotations
+
+import typer
+
+from gaudi_launch.cli.command_app import CommandApp
+from gaudi_launch.core.planning.parse import if_given
+
+app = CommandApp()
+
+
+@app.command()
+def status(
+    name: str = typer.Argument(..., metavar="NAME", help="A service, as 'ps -a' shows it."),
+    history: str = typer.Option(
+        "", "--history", metavar="TIME", help="Draw its last 30m, 1h or 1d."
+    ),
+    as_json: bool = typer.Option(False, "--json", help="One JSON object on stdout."),
+) -> None:
+    """Show plan, phases with times, card memory, warm-up against its estimate, last error."""
+    from gaudi_launch.cli.console import emit_json
+    from gaudi_launch.commands.services.status.case import status as use_case
+    from gaudi_launch.commands.services.status.view import show, show_history, to_json
+    from gaudi_launch.core.planning.parse import seconds
+
+    found = use_case(name, if_given(seconds, "--history", history))
+    document = to_json(found)
+    if as_json:
+        emit_json(document)
+    else:
+        show(found.service, document)
+        if found.history is not None:
+            show_history(found.history, found.history_seconds)

@@ -1,0 +1,54 @@
+"""``gaudi-launch wait``: wait until a service answers."""
+
+from __future__ import annotations
+
+import typer
+
+from gaudi_launch.cli.command_app import CommandApp
+
+app = CommandApp()
+
+
+@app.command()
+def wait(
+    name: str = typer.Argument(..., metavar="NAME", help="A service, as 'ps' shows it."),
+    timeout: str | None = typer.Option(
+        None, "--timeout", metavar="TIME", help="Timeout: 90, 5m, 1h."
+    ),
+    as_json: bool = typer.Option(False, "--json", help="One JSON object on stdout."),
+) -> None:
+    """Show the progress of a launch until the service is ready (exit 0) or failed (exit 4)."""
+    import time
+
+    from gaudi_launch.cli.console import emit_json
+    from gaudi_launch.cli.service_progress import until_ready
+    from gaudi_launch.core.base.errors import ExitCode, LaunchError
+    from gaudi_launch.core.base.messages import text
+    from gaudi_launch.core.planning.parse import seconds
+
+    if timeout is None:
+        limit = None
+    else:
+        limit = seconds("--timeout", timeout, least=0, most=1e7)
+    if limit == 0:
+        raise LaunchError("services.timeout", ExitCode.USAGE, found=timeout)
+    begin = time.monotonic()
+    service = until_ready(name, limit)
+    if as_json:
+        waited = round(time.monotonic() - begin, 1)
+        facts = {
+            "name": name,
+            "phase": "ready",
+            "model": service.state.get("served"),
+            "url": service.url,
+        }
+        emit_json({"schema": 1, **facts, "waited_seconds": waited})
+        return
+    print(
+        text(
+            "services.is_ready",
+            name=name,
+            model=service.state.get("served") or "-",
+            url=service.url,
+        )
+    )

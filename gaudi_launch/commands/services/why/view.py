@@ -1,0 +1,126 @@
+"""The explanation of a failed launch, for people and for programs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from gaudi_launch.cli.console import console
+from gaudi_launch.core.base.messages import rendered, text
+
+if TYPE_CHECKING:
+    from gaudi_launch.core.services.diagnosis.diagnose import Cause, Diagnosis
+    from gaudi_launch.core.services.diagnosis.explain import Explanation
+    from gaudi_launch.core.services.log.excerpt import Excerpt
+
+
+def to_json(explanation: Explanation) -> dict[str, Any]:
+    """Return the explanation for programs."""
+    found = explanation.found
+    return {
+        "schema": 1,
+        "log": explanation.log,
+        "failed": found.failed,
+        "phase": found.phase,
+        "permanent": found.permanent,
+        "note": rendered(explanation.note),
+        "causes": _documents(found.causes, explanation.content),
+        "findings": _documents(found.findings, explanation.content),
+        "simulated": explanation.simulated,
+        "history": [event.to_json() for event in explanation.history],
+    }
+
+
+def _documents(causes: tuple[Cause, ...], content: Excerpt) -> list[dict[str, Any]]:
+    """Return causes as JSON, their lines numbered as in the log."""
+    documents = [cause.to_json() for cause in causes]
+    for document in documents:
+        for evidence in document["evidence"]:
+            evidence["line"] = content.line_in_file(evidence["line"])
+    return documents
+
+
+def lines_of(explanation: Explanation) -> list[str]:
+    """Return the text of an explanation: the causes with their evidence and remedies."""
+    found, content = explanation.found, explanation.content
+    lines = []
+    if explanation.simulated:
+        lines.append(text("diagnose.simulated"))
+    if explanation.note is not None:
+        lines.append(explanation.note.render())
+    outcome = _outcome(explanation)
+    if outcome:
+        lines.append(outcome)
+    lines += _unexplained(explanation)
+    lines += _lines(found.causes, content, text("diagnose.word_cause"))
+    if found.permanent:
+        lines.append("\n" + text("diagnose.permanent"))
+    if found.findings:
+        lines.append("\n" + text("diagnose.findings"))
+    lines += _lines(found.findings, content, text("diagnose.word_finding"))
+    if explanation.history:
+        lines.append("\n" + text("diagnose.history"))
+    lines += [f"  {event.render()}" for event in explanation.history]
+    return [part for line in lines for part in line.split("\n")]
+
+
+def show(explanation: Explanation) -> None:
+    """Print the text of an explanation."""
+    out = console()
+    for line in lines_of(explanation):
+        out.print(line)
+
+
+def _outcome(explanation: Explanation) -> str:
+    """Return how the run ended; "" where the note is complete."""
+    found = explanation.found
+    phase = text(f"serve.phase_{found.phase}")
+    if found.failed and explanation.content.text:
+        return text("diagnose.failed", phase=phase)
+    if found.causes:
+        return text("diagnose.requests")
+    # for one that is running or was stopped the note is complete
+    if found.failed or explanation.note is not None:
+        return ""
+    return _no_failure(found, phase)
+
+
+def _unexplained(explanation: Explanation) -> list[str]:
+    """Return the end of a failed run's log without a known cause, below its title."""
+    found = explanation.found
+    last = explanation.content.text.splitlines()[-30:]
+    is_explained = found.causes or explanation.note is not None
+    if not found.failed or is_explained or not last:
+        return []
+    return [text("diagnose.none"), *(f"  {line}" for line in last)]
+
+
+def _lines(causes: tuple[Cause, ...], content: Excerpt, word: str) -> list[str]:
+    """Return the facts of each cause, below its number."""
+    lines = []
+    for number, cause in enumerate(causes, start=1):
+        lines.append(
+            "\n" + text("common.pair", label=f"{word} {number}", value=cause.title.render())
+        )
+        for line, words in cause.evidence:
+            at = content.line_in_file(line)
+            lines.append("  " + text("diagnose.line_at", line=at, words=words))
+        remedy, *notes = cause.remedies
+        label = text("diagnose.word_remedy")
+        lines.append("  " + text("common.pair", label=label, value=remedy))
+        lines += [f"    {note}" for note in notes]
+        lines += [f"    $ {command}" for command in cause.commands]
+        source = text("common.pair", label=text("diagnose.word_source"), value=cause.source)
+        lines.append(f"  {source}")
+    return lines
+
+
+def _no_failure(found: Diagnosis, phase: str) -> str:
+    """Return the sentence for a log without a failure.
+
+    The engine came up, or the log ends during a launch.
+    """
+    if found.came_up or found.phase in ("ready", "stopping"):
+        return text("diagnose.healthy", phase=phase)
+    done, total = found.at
+    progress = text("diagnose.progress", done=done, total=total) if total else ""
+    return text("diagnose.unfinished", phase=phase, progress=progress)

@@ -1,0 +1,438 @@
+"""``gaudi-launch setup``: make an engine environment, step by step.
+
+Completed steps are not repeated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import typer
+
+from gaudi_launch.cli.command_app import CommandApp
+from gaudi_launch.cli.console import say
+
+if TYPE_CHECKING:
+    from gaudi_launch.commands.setup.case import Installation
+    from gaudi_launch.core.base.mirrors import Mirrors
+    from gaudi_launch.core.engines.releases import Release
+
+app = CommandApp()
+
+# no engine: the program in front of several
+_GATEWAY = "gateway"
+
+
+@app.command()
+def setup(
+    engine: str | None = typer.Argument(
+        None,
+        metavar="ENGINE",
+        help="cpu (embedded), ray (with Ray Serve), gateway, or one of 'gaudi-launch engines'.",
+    ),
+    place: str | None = typer.Option(
+        None,
+        "--in",
+        metavar="venv|docker|podman",
+        help="A virtual environment, or a container image (tgi: docker or podman).",
+    ),
+    base_image: str | None = typer.Option(
+        None,
+        "--base-image",
+        metavar="IMAGE",
+        help="cpu --in docker|podman: the image with Python 3.11 or newer to build on.",
+    ),
+    python: str | None = typer.Option(
+        None,
+        "--python",
+        metavar="PATH",
+        help="The Python with Gaudi's PyTorch (default: python3 on PATH).",
+    ),
+    index_url: str | None = typer.Option(
+        None, "--index-url", metavar="URL", help="A mirror for pip."
+    ),
+    torch_index: str | None = typer.Option(
+        None, "--torch-index", metavar="URL", help="cpu: a mirror of PyTorch's CPU builds."
+    ),
+    registry: str | None = typer.Option(
+        None, "--registry", metavar="HOST[/PATH]", help="A mirror of the registry of images."
+    ),
+    git_mirror: str | None = typer.Option(
+        None, "--git-mirror", metavar="URL", help="A mirror of https://github.com/."
+    ),
+    vision: bool = typer.Option(False, "--vision", help="Install Pillow-SIMD (for vision models)."),
+    unpinned: bool = typer.Option(
+        False,
+        "--unpinned",
+        help="Let pip choose the newest packages instead of the resolved versions.",
+    ),
+    scale_out: bool = typer.Option(
+        False,
+        "--scale-out",
+        help="Install libfabric, the HCCL wrapper and hccl_demo for host network cards (as root).",
+    ),
+    rollback: bool = typer.Option(
+        False,
+        "--rollback",
+        help="Return to the version that was in force before; nothing is installed.",
+    ),
+    dry_run: bool = typer.Option(False, "--dry-run", help="Print the commands and run nothing."),
+    no_demo: bool = typer.Option(
+        False, "--no-demo", help="cpu: install the engine only, without the demo model."
+    ),
+    as_json: bool = typer.Option(False, "--json", help="One JSON object on stdout."),
+) -> None:
+    """Prepare an engine environment. Run again after an interruption to resume.
+
+    A new version is installed next to the one in force, tried, and then put in force at once.
+    """
+    from gaudi_launch.core.base.errors import ExitCode, LaunchError
+    from gaudi_launch.core.base.mirrors import read
+    from gaudi_launch.core.engines.docker_command import PROGRAMS
+    from gaudi_launch.core.engines.install.environment import PLACES
+    from gaudi_launch.core.engines.install.install_steps import SetupExtras
+    from gaudi_launch.core.engines.registry import (
+        runs_anywhere,
+        setup_image,
+        setup_name,
+        setup_names,
+    )
+    from gaudi_launch.core.engines.releases import known
+
+    given: dict[str, object] = {"--in": place, "--python": python}
+    given |= {
+        "--vision": vision,
+        "--scale-out": scale_out,
+        "--unpinned": unpinned,
+        "--base-image": base_image,
+    }
+    if rollback:
+        given |= {"--index-url": index_url, "--no-demo": no_demo}
+        given |= {"--torch-index": torch_index, "--registry": registry, "--git-mirror": git_mirror}
+        _check_alone(given)
+        return _roll_back(engine, dry_run, as_json)
+    if engine is None:
+        raise LaunchError(
+            "setup.no_engine", ExitCode.USAGE, known=", ".join((*setup_names(), *known()))
+        )
+    mirrors = read(
+        {"pip": index_url, "torch": torch_index, "registry": registry, "git": git_mirror}
+    )
+    engine = setup_name(engine)
+    extras = SetupExtras(mirrors, vision, scale_out, unpinned=unpinned)
+    if engine == _GATEWAY:
+        given |= {"--git-mirror": git_mirror, "--registry": registry, "--torch-index": torch_index}
+        _check_not_given(given, engine)
+        return _gateway(mirrors, dry_run, as_json)
+    if not runs_anywhere(engine):
+        _check_not_given({"--torch-index": torch_index, "--base-image": base_image}, engine)
+        return _gaudi(engine, place, python, extras, dry_run, as_json)
+    given["--git-mirror"] = git_mirror
+    has_image = setup_image(engine) is not None
+    if has_image:
+        del given["--in"]
+    if has_image and place in PROGRAMS:
+        del given["--base-image"]
+        _check_not_given(given, engine)
+        base = _Base(str(place), base_image, mirrors, demo=not no_demo)
+        return _embedded_image(engine, base, dry_run, as_json)
+    _check_not_given(given | {"--registry": registry}, engine)
+    if place not in (None, *PLACES):
+        _refuse_place(str(place))
+    return _embedded(engine, mirrors, dry_run, no_demo, as_json)
+
+
+@dataclass(frozen=True)
+class _Base:
+    """The options of an image: its program, its base image, the site's mirrors."""
+
+    program: str
+    image: str | None
+    mirrors: Mirrors
+    demo: bool
+
+
+def _refuse_place(place: str) -> NoReturn:
+    from gaudi_launch.core.base.errors import ExitCode, LaunchError
+    from gaudi_launch.core.engines.install.environment import PLACES
+
+    known = ", ".join(PLACES)
+    raise LaunchError("setup.place", ExitCode.USAGE, found=place, known=known)
+
+
+def _check_not_given(given: dict[str, object], engine: str) -> None:
+    """Raise LaunchError (USAGE) for an option that an engine does not take."""
+    from gaudi_launch.core.base.errors import ExitCode, LaunchError
+
+    for flag, value in given.items():
+        if value not in (None, False):
+            raise LaunchError("setup.not_for", ExitCode.USAGE, flag=flag, engine=engine)
+
+
+def _check_alone(given: dict[str, object]) -> None:
+    """Raise LaunchError (USAGE) for an option that a rollback does not take."""
+    from gaudi_launch.core.base.errors import ExitCode, LaunchError
+
+    for flag, value in given.items():
+        if value not in (None, False):
+            raise LaunchError("setup.not_with_rollback", ExitCode.USAGE, flag=flag)
+
+
+def _roll_back(engine: str | None, dry_run: bool, as_json: bool) -> None:
+    """Return to the version before, or say which one that is."""
+    from gaudi_launch.commands.setup.case import roll_back
+    from gaudi_launch.commands.setup.view import show_rollback
+
+    show_rollback(roll_back(engine, dry_run=dry_run), dry_run, as_json)
+
+
+def _gaudi(
+    engine: str, place: str | None, python: str | None, extras: Any, dry_run: bool, as_json: bool
+) -> None:
+    """Set up an engine for Gaudi: in a virtual environment or an image."""
+    import os
+    import shutil
+    import time
+
+    from gaudi_launch.cli.console import emit_json
+    from gaudi_launch.commands.setup.case import install, pin_notes
+    from gaudi_launch.commands.setup.view import leftovers_json
+    from gaudi_launch.core.base.errors import ExitCode, LaunchError
+    from gaudi_launch.core.base.messages import text
+    from gaudi_launch.core.engines.docker_command import PROGRAMS
+    from gaudi_launch.core.engines.install import environment
+    from gaudi_launch.core.engines.releases import needed_release
+
+    release = needed_release(engine)
+    place = place or _usual_place(release)
+    if place not in environment.PLACES:
+        _refuse_place(place)
+    if python is not None and place in PROGRAMS:
+        raise LaunchError("setup.not_in", ExitCode.USAGE, flag="--python", place=place)
+    base = python or shutil.which("python3") or "python3"
+    # an image has the mirrors in its file
+    variables: dict[str, str] = {}
+    if place in PROGRAMS:
+        recipe = environment.in_image(release, extras, place)
+    else:
+        recipe = environment.in_venv(release, base, extras)
+        variables = extras.mirrors.variables(os.environ)
+    if dry_run:
+        return _show(
+            [(step.id, step.argv) for step in recipe.steps], recipe.files, as_json, variables
+        )
+    environment.check(recipe, base, extras)
+    begin = time.monotonic()
+    if environment.remembered(recipe) < len(recipe.steps):
+        say(text("setup.log", path=str(recipe.folder / environment.LOG)))
+        for line in pin_notes(release, recipe):
+            say(line)
+    done = install(recipe, say, extras.mirrors)
+    seconds = round(time.monotonic() - begin, 1)
+    if as_json:
+        document = {
+            "schema": 1,
+            "engine": engine,
+            "place": place,
+            "python": done.python,
+            "image": done.image,
+        }
+        document |= {"steps_run": done.steps_run, "seconds": seconds}
+        return emit_json(document | leftovers_json(done.replaced))
+    return _show_done(done, engine, place, scale_out=extras.scale_out)
+
+
+def _show_done(done: Installation, engine: str, place: str, *, scale_out: bool) -> None:
+    """Print what was installed and where."""
+    from gaudi_launch.commands.setup.view import show_leftovers
+    from gaudi_launch.core.base.messages import text
+
+    if not done.steps_run and done.replaced is None:
+        typer.echo(text("setup.there"))
+    if done.image is not None:
+        typer.echo(text("setup.done_image", image=done.image, engine=engine, program=place))
+    else:
+        typer.echo(text("setup.done_venv", python=str(done.python)))
+    show_leftovers(done.replaced)
+    if scale_out and done.image is None:
+        typer.echo(text("setup.scale_out"))
+
+
+def _usual_place(release: Release) -> str:
+    """Return venv for a release with an image that has its PyTorch, else docker."""
+    if release.bare_image is None:
+        return "docker"
+    return "venv"
+
+
+def _embedded_image(engine: str, base: _Base, dry_run: bool, as_json: bool) -> None:
+    """Build the embedded engine's image, and the demo model's folder."""
+    import os
+    import time
+    from pathlib import Path
+
+    from gaudi_launch.cli.console import emit_json
+    from gaudi_launch.core.base.messages import text
+    from gaudi_launch.core.engines.install.pip_settings import read_settings
+    from gaudi_launch.core.engines.vllm_cpu import image as cpu_image
+    from gaudi_launch.core.engines.vllm_cpu import inside_image
+
+    chosen = base.mirrors.image(cpu_image.base_image(base.image, os.environ))
+    request = cpu_image.ImageRequest(base.program, chosen, base.mirrors, base.demo)
+    if dry_run:
+        settings = read_settings(os.environ, inside_image.PIP, base.mirrors)
+        planned = cpu_image.steps(request, settings, Path("SETTINGS"))
+        return _show([(step.id, step.argv) for step in planned], {}, as_json)
+    begin = time.monotonic()
+    done = cpu_image.build(request, os.environ, say)
+    seconds = time.monotonic() - begin
+    if as_json:
+        document: dict[str, Any] = {
+            "schema": 1,
+            "engine": engine,
+            "place": base.program,
+            "image": done.image,
+            "demo": _demo_dir(base.demo),
+            "steps_run": done.steps_run,
+            "seconds": round(seconds, 1),
+        }
+        return emit_json(document)
+    if not done.steps_run:
+        typer.echo(text("setup.there"))
+    program = base.program
+    typer.echo(text("setup.done_image", image=done.image, engine=engine, program=program))
+    return None
+
+
+def _embedded(engine: str, mirrors: Mirrors, dry_run: bool, no_demo: bool, as_json: bool) -> None:
+    """Set up the embedded engine and its demo model, and Ray Serve on request."""
+    import time
+
+    from gaudi_launch.cli.console import emit_json
+    from gaudi_launch.commands.setup.case import leftovers_of
+    from gaudi_launch.commands.setup.view import leftovers_json, show_leftovers
+    from gaudi_launch.core.base.messages import text
+    from gaudi_launch.core.engines.registry import is_ray
+    from gaudi_launch.core.engines.vllm_cpu import install as cpu_install
+    from gaudi_launch.extensions.ray import install as ray_install
+
+    if dry_run:
+        steps: list[cpu_install.InstallStep] = []
+        if not cpu_install.engine_is_ready():
+            steps += cpu_install.engine_steps()
+        if not no_demo and not cpu_install.demo_is_ready():
+            steps += cpu_install.demo_steps()
+        if is_ray(engine) and not ray_install.is_ready():
+            steps += ray_install.steps()
+        if not steps and not as_json:
+            typer.echo(text("setup.there"))
+        return _show(
+            [(step.id, step.argv) for step in cpu_install.mirrored(steps, mirrors)], {}, as_json
+        )
+    begin = time.monotonic()
+    place = ray_install if is_ray(engine) else cpu_install
+    before = place.versions().in_force()
+    place.setup(say, demo=not no_demo, mirrors=mirrors)
+    seconds = time.monotonic() - begin
+    replaced = None
+    if before not in (None, place.versions().in_force()):
+        replaced = leftovers_of(engine, before)
+    python = str(place.python_path())
+    if as_json:
+        demo = _demo_dir(not no_demo)
+        document = {
+            "schema": 1,
+            "engine": engine,
+            "python": python,
+            "demo": demo,
+            "seconds": round(seconds, 1),
+        }
+        return emit_json(document | leftovers_json(replaced))
+    typer.echo(text("serve.setup_done", python=python, seconds=round(seconds)))
+    show_leftovers(replaced)
+    return None
+
+
+def _demo_dir(is_wanted: bool) -> str | None:
+    """Return the demo model's folder; None where it was not requested."""
+    from gaudi_launch.core.engines.vllm_cpu import install as cpu_install
+
+    if not is_wanted:
+        return None
+    return str(cpu_install.demo_dir())
+
+
+def _gateway(mirrors: Mirrors, dry_run: bool, as_json: bool) -> None:
+    """Set up the gateway's program."""
+    import time
+
+    from gaudi_launch.cli.console import emit_json
+    from gaudi_launch.commands.setup.case import leftovers_of
+    from gaudi_launch.commands.setup.view import leftovers_json, show_leftovers
+    from gaudi_launch.core.base.messages import text
+    from gaudi_launch.core.engines.vllm_cpu.install import mirrored
+    from gaudi_launch.extensions.stack.gateway import program
+
+    if dry_run:
+        folder = program.place()
+        steps = [] if program.is_newest() else mirrored(program.steps(folder), mirrors)
+        if not steps and not as_json:
+            typer.echo(text("setup.there"))
+        if steps:
+            files = {program.requirements_file(folder): program.requirements()}
+        else:
+            files = {}
+        return _show([(step.id, step.argv) for step in steps], files, as_json)
+    begin = time.monotonic()
+    replaced = leftovers_of(_GATEWAY, program.setup(say, mirrors=mirrors))
+    seconds = time.monotonic() - begin
+    found = str(program.needed())
+    if as_json:
+        document = {
+            "schema": 1,
+            "engine": _GATEWAY,
+            "program": found,
+            "seconds": round(seconds, 1),
+        }
+        return emit_json(document | leftovers_json(replaced))
+    typer.echo(
+        text("gateway.setup_done", program=found, version=program.HAPROXY, seconds=round(seconds))
+    )
+    show_leftovers(replaced)
+    return None
+
+
+def _show(
+    steps: list[tuple[str, tuple[str, ...]]],
+    files: dict[Any, str],
+    as_json: bool,
+    variables: Mapping[str, str] | None = None,
+) -> None:
+    """Show the commands and the variables that they get, without running them."""
+    import shlex
+
+    from gaudi_launch.cli.console import emit_json
+    from gaudi_launch.core.base.messages import text
+
+    if as_json:
+        document: dict[str, Any] = {
+            "schema": 1,
+            "steps": [{"id": id, "argv": list(argv)} for id, argv in steps],
+        }
+        if files:
+            document["files"] = {str(path): content for path, content in files.items()}
+        if variables:
+            document["environment"] = dict(variables)
+        return emit_json(document)
+    for name, value in (variables or {}).items():
+        typer.echo(f"export {name}={shlex.quote(value)}")
+    for path, content in files.items():
+        typer.echo(f"# {path}:")
+        typer.echo("".join(f"#   {line}\n" for line in content.splitlines()), nl=False)
+    for id, argv in steps:
+        typer.echo(f"# {text(id)}")
+        if argv:
+            typer.echo(shlex.join(argv))
+    return None

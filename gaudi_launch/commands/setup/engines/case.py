@@ -1,0 +1,106 @@
+"""The use case of ``gaudi-launch engines``: engines, features, the installed one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from gaudi_launch.core.base.optional import mapped
+
+if TYPE_CHECKING:
+    from gaudi_launch.core.engines.releases import PinTrial
+    from gaudi_launch.core.engines.support import Version
+    from gaudi_launch.core.planning.engine import Engine
+
+
+@dataclass(frozen=True)
+class EngineState:
+    """An engine by the name that users write.
+
+    ``installed``: its interpreter or image, empty without; ``facts_date``: date of the commit that
+    the facts of this version were read from; ``ended``: date of the end of its releases;
+    ``constraints``: the trial of the package versions that setup takes, None where there was none.
+    """
+
+    name: str
+    engine: Engine
+    installed: str | None
+    packages: Mapping[str, str]
+    facts_date: str | None
+    ended: str | None
+    constraints: PinTrial | None = None
+
+
+@dataclass(frozen=True)
+class EngineListing:
+    """All engines, and the interpreter that was queried; None without one.
+
+    ``gateway`` is the installed program in front of several models, None without it. ``versions``
+    are all with facts, the newest of each engine last, then those of installed files.
+    """
+
+    python: str | None
+    engines: tuple[EngineState, ...]
+    gateway: GatewayProgram | None = None
+    versions: tuple[Version, ...] = ()
+
+
+@dataclass(frozen=True)
+class GatewayProgram:
+    """The installed program of `setup gateway`."""
+
+    path: str
+    version: str
+
+
+def listing(python: str | None) -> EngineListing:
+    """List the engines; ``python`` replaces the interpreter on PATH.
+
+    Raises LaunchError.
+    """
+    from gaudi_launch.core.engines import registry
+    from gaudi_launch.core.engines.support import ended, installed_versions, version_of, versions
+    from gaudi_launch.core.services.containers import image_of
+
+    installed = registry.detect_engine(python)
+    states = []
+    for name in registry.ENGINES:
+        engine = registry.find(name, installed)
+        has = registry.has(installed, name)
+        if engine.in_container:
+            where = image_of(engine)
+        else:
+            where = registry.interpreter_of(name, installed)
+        facts = version_of(engine.identity.name, engine.identity.version)
+        state = EngineState(
+            name,
+            engine,
+            where,
+            packages=installed.packages if has and installed is not None else {},
+            facts_date=mapped(lambda each: each.date, facts),
+            ended=ended(engine.identity.label),
+            constraints=_trial(name),
+        )
+        states.append(state)
+    known = (*versions(), *installed_versions().values(), *registry.image_versions())
+    return EngineListing(
+        mapped(lambda found: found.python, installed), tuple(states), _gateway(), known
+    )
+
+
+def _gateway() -> GatewayProgram | None:
+    from gaudi_launch.extensions.stack.gateway import program
+
+    found = program.installed()
+    if found is None:
+        return None
+    return GatewayProgram(str(found), program.version())
+
+
+def _trial(name: str) -> PinTrial | None:
+    """Return the trial of the constraints file of what `setup NAME` installs."""
+    from gaudi_launch.core.engines.releases import constraints_of, release_of, trial_of
+
+    release = release_of(name)
+    return mapped(trial_of, mapped(constraints_of, release))

@@ -1,0 +1,1 @@
+"""Warm-up: graphs, time, coverage, better buckets."""

@@ -1,0 +1,209 @@
+"""The answer of ``gaudi-launch warmup`` as a table, as JSON and as a picture."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.core.base.messages import text
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from gaudi_launch.commands.warmup.case import WarmupCase, WarmupResult
+    from gaudi_launch.core.buckets.bucket_file import Delivered
+    from gaudi_launch.core.buckets.bucket_list import Buckets
+    from gaudi_launch.core.buckets.strategies import Judged
+    from gaudi_launch.core.buckets.warmup_time import Span
+
+COLUMNS = ("strategy", "prompt", "decode", "uncovered", "overhead", "cold", "cached")
+
+
+def seconds(span: Span, graphs: int) -> dict[str, float]:
+    """Return low and high seconds of this number of graphs."""
+    return {"low": round(span.low * graphs, 1), "high": round(span.high * graphs, 1)}
+
+
+def row(judged: Judged, chosen: bool, result: WarmupResult) -> list[str]:
+    """Return one line of the table, in the order of `COLUMNS`."""
+    name = f"{judged.name}{' *' * chosen}"
+    if judged.failure:
+        return [name, judged.failure, "", "", "", "", ""]
+    graphs = judged.graphs
+    return [
+        name,
+        str(judged.prompt_graphs),
+        str(judged.decode_graphs),
+        _uncovered(judged),
+        _percent(judged),
+        _span(seconds(result.per_graph, graphs)),
+        _span(seconds(result.per_graph_cached, graphs)),
+    ]
+
+
+def _uncovered(judged: Judged) -> str:
+    if judged.holes is None:
+        return "?"
+    return str(judged.holes.shapes)
+
+
+def _percent(judged: Judged) -> str:
+    if judged.score is None:
+        return "?"
+    outside = judged.score.outside
+    more = ""
+    if outside >= 0.0005:
+        more = text("warmup.outside", percent=f"{100 * outside:.1f}")
+    return f"{100 * judged.score.overhead:.2f} %{more}"
+
+
+def _span(values: dict[str, float]) -> str:
+    return f"{_clock(values['low'])} - {_clock(values['high'])}"
+
+
+def _clock(value: float) -> str:
+    if value < 120:
+        return f"{value:.0f} s"
+    if value < 7200:
+        return f"{value / 60:.0f} min"
+    return f"{value / 3600:.1f} h"
+
+
+def to_json(case: WarmupCase, result: WarmupResult) -> dict[str, Any]:
+    """Return the object of --json."""
+    from dataclasses import asdict
+
+    delivered = result.delivered
+    return {
+        "schema": 1,
+        "engine": case.asked.name,
+        "model": case.model.path or None,
+        "limits": asdict(case.asked.limits),
+        "max_prefill_seqs": delivered.max_prefill_seqs,
+        **_settings_json(result),
+        "price": delivered.price,
+        "fewest_graphs": delivered.aim.floor,
+        "workload": {
+            "requests": len(case.workload or ()),
+            "distance": delivered.aim.expectation.distance,
+        },
+        "step_time": case.cost.constants(),
+        "estimate_basis": result.per_graph.basis.render(),
+        "assumptions": [a.to_json() for a in case.assumptions],
+        "notes": [n.to_json() for n in result.notes],
+        "plans": [
+            _plan_json(judged, judged is result.chosen, result) for judged in delivered.comparison
+        ],
+    }
+
+
+def _settings_json(result: WarmupResult) -> dict[str, Any]:
+    """Return the settings to export, and the bucket file."""
+    delivered = result.delivered
+    # another list than the planner's is one that plan and serve use by themselves
+    if result.chosen is not delivered.comparison[0]:
+        return {"settings": {}, "bucket_file": None}
+    return {"settings": delivered.settings, "bucket_file": delivered.file}
+
+
+def _plan_json(judged: Judged, chosen: bool, result: WarmupResult) -> dict[str, Any]:
+    graphs = judged.graphs
+    found: dict[str, Any] = {
+        "strategy": judged.name,
+        "chosen": chosen,
+        "prompt_graphs": judged.prompt_graphs,
+        "decode_graphs": judged.decode_graphs,
+        "uncovered": None,
+        "overhead": None,
+        "outside": None,
+        "seconds": seconds(result.per_graph, graphs),
+        "seconds_from_cache": seconds(result.per_graph_cached, graphs),
+        "failure": judged.failure or None,
+        "prompt": None,
+        "decode": None,
+    }
+    if judged.holes is not None:
+        found["uncovered"] = judged.holes.shapes
+    if judged.score is not None:
+        found["overhead"] = round(judged.score.overhead, 6)
+        found["outside"] = round(judged.score.outside, 6)
+    if judged.buckets is not None:
+        found["prompt"], found["decode"] = judged.buckets.prompt, judged.buckets.decode
+    return found
+
+
+def draw(path: Path, case: WarmupCase, result: WarmupResult) -> None:
+    """Write the picture.
+
+    Raises LaunchError: USAGE for a folder that cannot be written, FAILED without the library.
+    """
+    from gaudi_launch.commands.warmup.picture import picture
+    from gaudi_launch.core.base.plotting import write_picture
+
+    if result.chosen.buckets is None:
+        raise LaunchError("warmup.nothing_to_draw", ExitCode.USAGE, strategy=result.chosen.name)
+    if case.model.name:
+        names = [case.model.name, case.asked.name]
+    else:
+        names = [case.asked.name]
+    title = f"{', '.join(names)}: {result.chosen.name}"
+    drawn = picture(result.chosen.buckets, result.shapes, case.cost, title, path.suffix.lower())
+    write_picture(path, drawn)
+
+
+def show(case: WarmupCase, result: WarmupResult, plot: Path | None, *, listing: bool) -> None:
+    """Print the strategies side by side, the chosen one as a map, and its settings."""
+    from gaudi_launch.cli.console import console, table
+
+    out = console()
+    delivered, asked, chosen = result.delivered, case.asked, result.chosen
+    title = text(
+        "warmup.title",
+        engine=asked.name,
+        model=case.model.name or text("warmup.no_model"),
+        cards=asked.cards,
+        seqs=asked.limits.max_num_seqs,
+        length=asked.limits.max_model_len,
+        tokens=asked.limits.max_num_batched_tokens,
+    )
+    assumed = [text("warmup.assumed", what=assumption.render()) for assumption in case.assumptions]
+    for line in (title, *assumed, *(note.render() for note in result.notes)):
+        out.print(line)
+    columns = [text(f"warmup.column_{name}") for name in COLUMNS]
+    rows = [row(judged, judged is chosen, result) for judged in delivered.comparison]
+    out.print(table(text("warmup.table"), columns, rows, right=range(1, len(columns))))
+    id = "warmup.basis_own" if asked.own else "warmup.basis"
+    out.print(text(id, basis=result.per_graph.basis.render(), floor=delivered.aim.floor))
+    if chosen.buckets is not None:
+        _show_maps(out, case, result, chosen.buckets)
+    delivers = chosen is delivered.comparison[0]
+    if delivers and (delivered.settings or delivered.file):
+        _show_settings(out, delivered)
+    if listing and chosen.buckets is not None:
+        buckets = (*chosen.buckets.prompt, *chosen.buckets.decode)
+        listed = "\n".join(str(tuple(bucket)) for bucket in buckets)
+        out.print(_settings_json(result)["bucket_file"] or listed)
+    if plot is not None:
+        out.print(text("plot.drawn", path=str(plot)))
+
+
+def _show_maps(out: Console, case: WarmupCase, result: WarmupResult, buckets: Buckets) -> None:
+    """Print a map of prompt buckets without context, and one of decode buckets."""
+    from gaudi_launch.commands.warmup.heatmap import heatmap
+
+    prompts = [(batch, tokens) for batch, tokens, context in buckets.prompt if context == 0]
+    decodes = [(batch, blocks) for batch, _, blocks in buckets.decode]
+    shapes, cost = result.shapes, case.cost
+    out.print(heatmap(text("warmup.map_prompt"), prompts, shapes.prompt, cost.prefill))
+    out.print(heatmap(text("warmup.map_decode"), decodes, shapes.decode, cost.decode))
+    out.print(text("warmup.map_legend"))
+
+
+def _show_settings(out: Console, delivered: Delivered) -> None:
+    """Print what has to be set to get the chosen strategy."""
+    out.print(text("warmup.prefill_seqs", count=delivered.max_prefill_seqs))
+    for name, value in delivered.settings.items():
+        out.print(f"  {name}={value}")
+    if delivered.file is not None:
+        out.print(text("warmup.bucket_file", lines=delivered.file.count("\n") - 1))

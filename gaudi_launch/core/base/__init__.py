@@ -1,0 +1,1 @@
+"""Errors, messages, paths, locks, readers: what every part may use."""

@@ -1,0 +1,97 @@
+"""Sentences for users, in English and Chinese, looked up by stable IDs.
+
+The catalogues are ``locale/en/*.json`` and ``locale/zh/*.json``: flat objects from ID to a
+``str.format`` template. An ID is ``area.word`` and never changes its meaning.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+LANGUAGES = ("en", "zh")
+
+_chosen: str | None = None
+
+
+@dataclass(frozen=True)
+class Message:
+    """A sentence by ID with the values of its placeholders.
+
+    It is rendered late, in the reader's language.
+    """
+
+    id: str
+    values: Mapping[str, Any] = field(default_factory=dict)
+
+    def render(self, language: str | None = None) -> str:
+        return text(self.id, language, **self.values)
+
+    def to_json(self) -> dict[str, str]:
+        """Return the message for programs."""
+        return {"id": self.id, "message": self.render()}
+
+    def __hash__(self) -> int:
+        return hash((self.id, tuple(sorted((k, str(v)) for k, v in self.values.items()))))
+
+
+def message(id: str, **values: Any) -> Message:
+    """Make a `Message`: ``message("plan.no_cards", wanted=4)``."""
+    return Message(id, values)
+
+
+def set_language(language: str | None) -> None:
+    """Set the language of this process; None restores the environment's."""
+    global _chosen
+    _chosen = language if language in LANGUAGES else None
+
+
+def language() -> str:
+    """Return the effective language.
+
+    It is the chosen one, else that of GAUDI_LAUNCH_LANG, LC_ALL, LC_MESSAGES or LANG.
+    """
+    if _chosen:
+        return _chosen
+    for name in ("GAUDI_LAUNCH_LANG", "LC_ALL", "LC_MESSAGES", "LANG"):
+        value = os.environ.get(name, "")
+        if value:
+            return "zh" if value.lower().startswith("zh") else "en"
+    return "en"
+
+
+def text(id: str, language_: str | None = None, **values: Any) -> str:
+    """Return the sentence ``id`` with its placeholders filled.
+
+    A missing ID or placeholder shows the ID and the values instead of failing: an error message
+    must never hide the error. A test keeps the catalogues complete.
+    """
+    chosen = language_ or language()
+    template = catalogue(chosen).get(id) or catalogue("en").get(id)
+    if template is None:
+        return id + "".join(f" {name}={value}" for name, value in values.items())
+    try:
+        return template.format(**values)
+    except (KeyError, IndexError, ValueError):
+        return template + "".join(f" {name}={value}" for name, value in values.items())
+
+
+@cache
+def catalogue(language_: str) -> Mapping[str, str]:
+    """Return every template of one language by ID."""
+    templates: dict[str, str] = {}
+    for path in sorted((Path(__file__).parents[2] / "locale" / language_).glob("*.json")):
+        templates.update(json.loads(path.read_text(encoding="utf-8")))
+    return templates
+
+
+def rendered(found: Message | None) -> str | None:
+    """Return the text of a message; None without one."""
+    if found is None:
+        return None
+    return found.render()

@@ -1,0 +1,308 @@
+"""Choose the buckets that are worth their graph, for one phase of one engine.
+
+One price, the time that a graph must save, decides everything. First an exact dynamic programme
+over batch rows and, within each row, over sizes, in which every row reaches its top; then removal
+of buckets that save less than the price, under the engine's look-up (first bucket of the sorted
+list that is large enough: the smallest batch row wins), as long as every shape that can be formed
+keeps a bucket.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from gaudi_launch.core.predict.limits import EngineLimits
+from gaudi_launch.core.predict.simulator import Weighted
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+    Integers = NDArray[np.int64]
+
+_STARTS = (1.0, 0.3, 4.0)
+
+Pair = tuple[int, int]
+"""(batch, size): size is query tokens or blocks."""
+
+
+@dataclass(frozen=True)
+class OptimiserPhase:
+    """One phase as the optimiser reads it.
+
+    ``top(batch)`` is the largest size of a row; a row for every batch of ``corners`` must exist
+    with its top, because no other bucket within the limits is large enough for that shape.
+    ``grain`` is the unit of sizes, ``time(batch, size)`` the step.
+    """
+
+    rows: int
+    top: Callable[[int], int]
+    corners: tuple[int, ...]
+    grain: int
+    time: Callable[[Any, Any], Any]
+
+
+def corners(limits: EngineLimits) -> tuple[int, ...]:
+    """Return the prompt batches whose longest rectangle no larger batch can contain."""
+    rows = limits.prefill_rows
+    tops = [limits.query_top(batch) for batch in range(1, rows + 2)]
+    return tuple(
+        batch
+        for batch in range(1, rows + 1)
+        if tops[batch - 1] and (batch == rows or tops[batch] < tops[batch - 1])
+    )
+
+
+def plan_phase(
+    shapes: Weighted, phase: OptimiserPhase, price: float, thorough: bool = True
+) -> list[Pair]:
+    """Return the buckets of one phase for one price, sorted as the engine sorts.
+
+    The price is in the unit of weight times time. Not ``thorough`` is three times as fast, for
+    searches over prices.
+    """
+    # rows that share their tops need fewer buckets than the programme assumes, so finer starts may
+    # end better
+    starts = _STARTS if thorough else _STARTS[:1]
+    programmes = _programmes(shapes, phase, [price * start for start in starts])
+    tried = [_remove(pairs, shapes, phase, price) for pairs in programmes]
+    return min(tried, key=lambda state: state.time() + price * len(state.pairs)).pairs
+
+
+def candidates(values: Integers, weights: Floats, most: int) -> list[int]:
+    """Return at most about ``most`` of ``values``.
+
+    They are quantiles of the weight, so the detail is where the time is spent.
+    """
+    import numpy as np
+
+    order = np.argsort(values)
+    distinct, where = np.unique(values[order], return_inverse=True)
+    if len(distinct) <= most:
+        return [int(value) for value in distinct]
+    share = np.cumsum(np.bincount(where, weights=weights[order]))
+    marks = np.searchsorted(share, np.linspace(0, share[-1], most)).clip(0, len(distinct) - 1)
+    return [int(value) for value in np.unique(distinct[marks])]
+
+
+def _ladder(low: int, high: int, ratio: float) -> list[int]:
+    """Return geometric values, so that sizes without past requests can have buckets."""
+    values = [low]
+    while values[-1] < high:
+        values.append(max(values[-1] + 1, int(values[-1] * ratio)))
+    return [*values[:-1], high]
+
+
+def _grid(shapes: Weighted, phase: OptimiserPhase) -> tuple[list[int], list[int]]:
+    """Return candidate rows and sizes."""
+    import numpy as np
+
+    grain, top = phase.grain, phase.top(phase.corners[0])
+    tops = {phase.top(batch) for batch in phase.corners}
+    if phase.rows <= 48:
+        rows = set(range(1, phase.rows + 1))
+    else:
+        rows = set(candidates(shapes.batch, shapes.weight, 24)) | set(_ladder(1, phase.rows, 1.25))
+    rows = {row for row in rows if row <= phase.rows} | set(phase.corners)
+    highest = max(tops | {top})
+    if highest // grain <= 400:
+        sizes = set(range(grain, highest + 1, grain))
+    else:
+        seen: Any = -(-shapes.size // grain) * grain
+        sizes = set(candidates(seen, shapes.weight, 120))
+        sizes |= {
+            -(-size // grain) * grain for size in _ladder(max(grain, highest // 256), highest, 1.08)
+        }
+    sizes = {size for size in sizes if size <= highest} | tops | {phase.top(row) for row in rows}
+    return sorted(rows), sorted(int(size) for size in np.asarray(sorted(sizes)))
+
+
+def _programmes(
+    shapes: Weighted, phase: OptimiserPhase, prices: Sequence[float]
+) -> list[list[Pair]]:
+    """Return the best list for each price by a dynamic programme.
+
+    It is exact among lists whose rows each reach their top.
+    """
+    import numpy as np
+
+    rows, sizes = _grid(shapes, phase)
+    row_of = np.searchsorted(rows, shapes.batch)
+    size_of = np.searchsorted(sizes, shapes.size)
+    inside = (row_of < len(rows)) & (size_of < len(sizes))
+    weight = np.zeros((len(rows) + 1, len(sizes) + 1))
+    np.add.at(weight, (row_of[inside] + 1, size_of[inside] + 1), shapes.weight[inside])
+    # below[r, s]: weight of all shapes up to row r and size s
+    below = weight.cumsum(axis=0).cumsum(axis=1)
+    table = np.asarray(sizes, dtype=np.float64)
+    best = np.full((len(prices), len(rows) + 1), np.inf)
+    best[:, 0] = 0.0
+    came: list[list[tuple[int, _Sizes]]] = [[] for _ in prices]
+    must = set(phase.corners)
+    first = 0  # the earliest row a new row may follow: corners cannot be skipped
+    for r, row in enumerate(rows, start=1):
+        end = sizes.index(phase.top(row)) + 1
+        mass = (below[r, : end + 1] - below[first:r, : end + 1]).T.copy()
+        time = phase.time(float(row), table[:end])
+        value = _row(mass, time, np.asarray(prices))
+        for number in range(len(prices)):
+            total = best[number, first:r] + value[-1, number]
+            chosen = int(np.argmin(total))
+            best[number, r] = total[chosen]
+            came[number].append(
+                (first + chosen, _Sizes(value[:, number, chosen], mass[:, chosen], time))
+            )
+        if row in must:
+            first = r
+    return [_pairs(each, rows, sizes) for each in came]
+
+
+def _pairs(
+    came: Sequence[tuple[int, _Sizes]], rows: Sequence[int], sizes: Sequence[int]
+) -> list[Pair]:
+    """Return the buckets of the best way to the last row."""
+    found: list[Pair] = []
+    at = len(rows)
+    while at:
+        before, ends = came[at - 1]
+        found.extend((rows[at - 1], sizes[end - 1]) for end in ends.chosen())
+        at = before
+    return sorted(found)
+
+
+def _row(mass: Floats, time: Floats, prices: Floats) -> Floats:
+    """Return the cheapest value of one row up to each size.
+
+    There is one for each price and each row below. ``mass[s, a]`` is the weight up to size s when
+    row a is the one below, ``time[s]`` the step at size s. The value is at [s, price, a].
+    """
+    import numpy as np
+
+    ends, count = mass.shape
+    # one column for each price and row below: few large operations
+    price = np.repeat(prices, count)
+    mass = np.tile(mass, (1, len(prices)))
+    own = mass[1:] * time[:, np.newaxis]
+    value = np.empty_like(mass)
+    value[0] = 0.0
+    open_ = np.empty_like(mass)
+    for end, step in enumerate(time.tolist(), start=1):
+        before = open_[:end]
+        np.multiply(mass[:end], step, out=before)
+        np.subtract(value[:end], before, out=before)
+        best = np.minimum.reduce(before, axis=0, out=value[end])
+        best += own[end - 1]
+        best += price
+    return value.reshape(ends, len(prices), count)
+
+
+@dataclass(frozen=True)
+class _Sizes:
+    """Values of one row for one price and one row below.
+
+    The sizes of the row follow from them.
+    """
+
+    value: Floats
+    mass: Floats
+    time: Floats
+
+    def chosen(self) -> list[int]:
+        """Return the sizes of the cheapest way to the last one, ascending."""
+        end = len(self.value) - 1
+        found: list[int] = []
+        while end:
+            found.append(end)
+            step = float(self.time[end - 1])
+            end = int((self.value[:end] - self.mass[:end] * step).argmin())
+        return found[::-1]
+
+
+class _List:
+    """A bucket list under change, with the bucket of every shape."""
+
+    def __init__(self, pairs: Sequence[Pair], shapes: Weighted, phase: OptimiserPhase) -> None:
+        import numpy as np
+
+        self.shapes = shapes
+        self.phase = phase
+        self.pairs = sorted(pairs)
+        self.held: list[Integers] = [np.empty(0, dtype=np.int64)] * len(self.pairs)
+        for at, shape_numbers in self._fit(0, np.arange(len(shapes))).items():
+            self.held[at] = shape_numbers
+
+    def _fit(self, start: int, numbers: Integers) -> dict[int, Integers]:
+        """Return the shapes by their first large enough bucket from ``start`` on.
+
+        -1 is the key of shapes that fit in none.
+        """
+        import numpy as np
+
+        taken: dict[int, Integers] = {}
+        batch, size = self.shapes.batch[numbers], self.shapes.size[numbers]
+        for at in range(start, len(self.pairs)):
+            if not len(numbers):
+                break
+            row, top = self.pairs[at]
+            fits = (batch <= row) & (size <= top)
+            if fits.any():
+                taken[at] = numbers[fits]
+                numbers, batch, size = numbers[~fits], batch[~fits], size[~fits]
+        if len(numbers):
+            taken[-1] = np.asarray(numbers)
+        return taken
+
+    def time(self) -> float:
+        """Return the padded time of all shapes."""
+        weight = self.shapes.weight
+        return sum(
+            float(weight[numbers].sum() * self.phase.time(*map(float, pair)))
+            for pair, numbers in zip(self.pairs, self.held, strict=True)
+            if len(numbers)
+        )
+
+    def loss(self, at: int) -> float:
+        """Return the time lost when bucket ``at`` is removed."""
+        numbers = self.held[at]
+        if not len(numbers):
+            return 0.0
+        weight = self.shapes.weight
+        lost = -float(weight[numbers].sum() * self.phase.time(*map(float, self.pairs[at])))
+        for where, moved in self._fit(at + 1, numbers).items():
+            if where < 0:
+                return float("inf")
+            lost += float(weight[moved].sum() * self.phase.time(*map(float, self.pairs[where])))
+        return lost
+
+    def remove(self, at: int) -> None:
+        import numpy as np
+
+        for where, moved in self._fit(at + 1, self.held[at]).items():
+            self.held[where] = np.concatenate([self.held[where], moved])
+        del self.pairs[at], self.held[at]
+
+
+def _remove(pairs: Sequence[Pair], shapes: Weighted, phase: OptimiserPhase, price: float) -> _List:
+    """Remove buckets that save less than the price; corners stay."""
+    state = _List(pairs, shapes, phase)
+    kept = {(batch, phase.top(batch)) for batch in phase.corners}
+    while True:
+        losses = [
+            (state.loss(at), at) if pair not in kept else (float("inf"), at)
+            for at, pair in enumerate(state.pairs)
+        ]
+        cheap = sorted(entry for entry in losses if entry[0] < price)
+        if not cheap:
+            return state
+        # several at once, the cheapest first and never two neighbours in the list: their losses
+        # depend on each other
+        gone: list[int] = []
+        for _, at in cheap:
+            if all(abs(at - other) > 1 for other in gone):
+                gone.append(at)
+        for at in sorted(gone, reverse=True):
+            if state.loss(at) < price:
+                state.remove(at)

@@ -1,0 +1,66 @@
+"""The padding of a bucket list at full load.
+
+The engine serves as many requests as it admits, with lengths within its ranges. A plan prints this
+workload's padding: it can be served again, by the real scheduler too, unlike the mixture that
+buckets are planned for.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Sequence
+
+from gaudi_launch.core.buckets.bucket_list import Buckets
+from gaudi_launch.core.buckets.optimiser.padding_cost import Score, score
+from gaudi_launch.core.predict.limits import EngineLimits
+from gaudi_launch.core.predict.simulator import simulate
+from gaudi_launch.core.predict.step_time import StepTime
+
+# tokens to decode; more say the same and take longer
+_TOKENS = 400_000
+_ROUNDS = 4
+_FEWEST = 24
+_SEED = 3
+
+
+def range_requests(limits: EngineLimits) -> list[tuple[float, int, int]]:
+    """Return requests for a closed loop of ``max_num_seqs`` clients.
+
+    Half of the lengths are log-uniform, half uniform.
+    """
+    chance = random.Random(_SEED)
+
+    def draw(low: int, high: int) -> int:
+        if chance.random() < 0.5:
+            return round(math.exp(chance.uniform(math.log(low), math.log(high))))
+        return chance.randint(low, high)
+
+    found: list[tuple[float, int, int]] = []
+    tokens = 0
+    for _ in range(max(_FEWEST, _ROUNDS * limits.max_num_seqs)):
+        prompt = draw(limits.input_min, limits.input_max)
+        output = draw(limits.output_min, limits.output_max)
+        found.append((0.0, prompt, output))
+        tokens += output
+        if tokens > _TOKENS and len(found) >= max(_FEWEST, limits.max_num_seqs):
+            break
+    return found
+
+
+def overhead_percent(found: Score | None) -> str:
+    """Return an overhead as text in percent; "-" for a list that is not written."""
+    if found is None:
+        return "-"
+    return f"{100 * found.overhead:.1f}"
+
+
+def padding(
+    lists: Sequence[Buckets | None], limits: EngineLimits, cost: StepTime
+) -> list[Score | None]:
+    """Return the overhead of each list at full load.
+
+    Return None for a list that is not written.
+    """
+    shapes = simulate(range_requests(limits), limits, cost, concurrency=limits.max_num_seqs)
+    return [score(buckets, shapes, cost) if buckets is not None else None for buckets in lists]

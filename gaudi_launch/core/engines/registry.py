@@ -1,0 +1,520 @@
+"""Engines by the names that users write.
+
+A new engine is one file and one line of `ENGINES` here.
+
+The file has a function ``create(name, python, facts)`` that returns an `Engine`; it is imported
+only when that engine is used. `register` adds an engine of another package in the same way.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from importlib import import_module
+
+from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.core.engines import detect as detection
+from gaudi_launch.core.engines.detect import Installed
+from gaudi_launch.core.engines.facts.registry import installed_lists
+from gaudi_launch.core.engines.install.switch import names_in_force
+from gaudi_launch.core.engines.support import Version, versions
+from gaudi_launch.core.host.accelerators import product_of
+from gaudi_launch.core.host.hardware import Host
+from gaudi_launch.core.models.model import Model
+from gaudi_launch.core.planning.engine import Engine
+from gaudi_launch.core.planning.plan import Api
+from gaudi_launch.core.planning.request import Request
+
+_log = logging.getLogger(__name__)
+
+# what a plan is for where no engine is installed and the model needs no other:
+# HabanaAI/vllm-fork@95af7009, the server's own message of its end, names the plugin as the fork's
+# successor
+DEFAULT = "vllm-gaudi"
+# whose start scripts --tuning reference follows where no engine is installed
+SCRIPTED = "vllm-fork@1.21"
+# -q is an option of this engine only
+WITH_INC_FP8 = "deepseek_r1"
+# tried in this order for a model that `DEFAULT` cannot load
+_OTHERS = ("vllm-fork@1.22", "vllm-fork@1.21")
+_EMBEDDED = "cpu"
+_RAY = "ray-serve"
+# its name in the setup command
+_RAY_SETUP = "ray"
+
+Create = Callable[[str, str | None, Mapping[str, str]], Engine]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One engine of the table, as far as it is known before its file is imported.
+
+    ``create`` takes its name, its interpreter and the facts of that. ``in_container``: it comes as
+    an image, and no interpreter of this machine has it. ``any_version``: ``NAME@VERSION`` is
+    accepted for versions without a line. ``anywhere``: it also runs without cards, in an
+    environment that `setup` makes on any machine. ``inside`` names the engine in whose environment
+    it runs ("": its own). ``machine`` is the simulated machine of a launch that names none.
+    """
+
+    create: Create
+    in_container: bool = False
+    any_version: bool = False
+    anywhere: bool = False
+    inside: str = ""
+    machine: str = ""
+
+
+def _refuse(name: str, python: str | None, facts: Mapping[str, str]) -> Engine:
+    raise unknown(name)
+
+
+# the line of every name without one
+_UNKNOWN = Entry(_refuse)
+_NO_PACKAGES = Installed(python="PATH", engine="")
+
+
+def _file(module: str) -> Create:
+    """Return the ``create`` of a file of this package, imported when it is called."""
+
+    def create(name: str, python: str | None, facts: Mapping[str, str]) -> Engine:
+        made: Engine = import_module(f"gaudi_launch.{module}.engine").create(name, python, facts)
+        return made
+
+    return create
+
+
+ENGINES: dict[str, Entry] = {
+    "vllm-fork@1.21": Entry(_file("core.engines.vllm_fork")),
+    "vllm-fork@1.22": Entry(_file("core.engines.vllm_fork")),
+    "deepseek_r1": Entry(_file("core.engines.vllm_fork")),
+    "vllm-gaudi": Entry(_file("core.engines.vllm_gaudi"), any_version=True),
+    "tgi@3.3.5": Entry(_file("extensions.tgi"), in_container=True, any_version=True),
+    "tgi@3.2.3": Entry(_file("extensions.tgi"), in_container=True),
+    "cpu": Entry(_file("core.engines.vllm_cpu"), anywhere=True),
+    "simulated": Entry(
+        _file("extensions.simulated"), anywhere=True, inside="cpu", machine="simulated:hls2"
+    ),
+    # ray-serve:ENGINE names the inner engine
+    "ray-serve": Entry(lambda name, python, facts: _around("", None, python), anywhere=True),
+}
+ALIASES = {
+    "vllm-fork@deepseek_r1": "deepseek_r1",
+    "vllm-cpu": "cpu",
+    "vllm-fork": SCRIPTED,
+    "tgi": "tgi@3.3.5",
+}
+
+
+def register(name: str, entry: Entry) -> None:
+    """Add an engine under a new name.
+
+    Raises ValueError for a name that is taken.
+    """
+    if name in ENGINES or name in ALIASES or name == "auto":
+        raise ValueError(f"an engine is called {name} already")
+    ENGINES[name] = entry
+
+
+def unregister(name: str) -> None:
+    """Remove an engine that `register` added."""
+    del ENGINES[name]
+
+
+def names() -> tuple[str, ...]:
+    """Return every name for --engine."""
+    return ("auto", *ENGINES)
+
+
+def names_with_cards() -> tuple[str, ...]:
+    """Return the names of engines that use cards and contain no other engine."""
+    return tuple(name for name, entry in ENGINES.items() if not entry.anywhere)
+
+
+def releases_of(name: str) -> tuple[str, ...]:
+    """Return the known releases of an engine, the newest first.
+
+    By their names for --engine; empty for an engine that does not take any version.
+    """
+    entry = _entry(name)
+    if not entry.any_version or entry.in_container:
+        return ()
+    family = name.partition("@")[0]
+    known = [each for each in versions() if each.engine == family and each.version != "main"]
+    return tuple(each.label for each in reversed(known))
+
+
+def takes_cards(name: str) -> bool:
+    """Return True for an engine that uses cards and contains no other engine.
+
+    ``name`` may have any version.
+    """
+    entry = _entry(name)
+    return entry is not _UNKNOWN and not entry.anywhere
+
+
+def families(which: Callable[[Engine], bool]) -> tuple[str, ...]:
+    """Return the names, without versions, of the engines for which this is true.
+
+    Imports every engine.
+    """
+    engines = [find(name) for name in ENGINES]
+    return tuple(dict.fromkeys(engine.identity.name for engine in engines if which(engine)))
+
+
+def labels(which: Callable[[Engine], bool]) -> tuple[str, ...]:
+    """Return the names as users write them of the engines for which this is true.
+
+    Imports every engine.
+    """
+    engines = [find(name) for name in ENGINES]
+    return tuple(dict.fromkeys(engine.identity.label for engine in engines if which(engine)))
+
+
+def _entry(name: str) -> Entry:
+    """Return the line of this name, or of a name that takes any version.
+
+    Return `_UNKNOWN` for a name without one.
+    """
+    name = ALIASES.get(name, name)
+    family = name.partition("@")[0]
+    versioned = (entry for known, entry in ENGINES.items() if known.partition("@")[0] == family)
+    return ENGINES.get(name) or next((entry for entry in versioned if entry.any_version), _UNKNOWN)
+
+
+def image_versions() -> tuple[Version, ...]:
+    """Return the versions of engines that come as images, the oldest first."""
+    from gaudi_launch.extensions.tgi.versions import image_versions
+
+    return image_versions()
+
+
+def in_container(name: str) -> bool:
+    """Return True if this engine runs in a container, so that no interpreter has it."""
+    return _entry(name).in_container
+
+
+def on_cpu(name: str) -> bool:
+    """Return True for the embedded engine, which runs on the CPU."""
+    return ALIASES.get(name, name) == _EMBEDDED
+
+
+def in_embedded(name: str) -> bool:
+    """Return True for an engine in the embedded engine's environment, or that engine."""
+    return _environment(name) == _EMBEDDED
+
+
+def _environment(name: str) -> str:
+    """Return the name of the engine in whose environment this one is."""
+    return _entry(name).inside or ALIASES.get(name, name)
+
+
+def simulated_machine(name: str) -> str:
+    """Return the machine whose cards an engine simulates where none is named.
+
+    "" for an engine that simulates none.
+    """
+    return _entry(name).machine
+
+
+def is_ray(name: str) -> bool:
+    """Return True for Ray Serve, whatever its inner engine."""
+    return name.partition(":")[0] == _RAY
+
+
+def demo_engine(name: str) -> str:
+    """Return the engine that serves the demo model where the user named this one."""
+    return {"auto": _EMBEDDED, _RAY: f"{_RAY}:{_EMBEDDED}"}.get(name, name)
+
+
+def setup_name(word: str) -> str:
+    """Return the engine that this value of ``setup`` means."""
+    if word == _RAY_SETUP:
+        return _RAY
+    return _environment(word)
+
+
+def setup_image(name: str) -> str | None:
+    """Return the image that ``setup NAME --in docker`` builds of an engine.
+
+    Return None for an engine with a profile, which names its images.
+    """
+    if not on_cpu(name):
+        return None
+    from gaudi_launch.core.engines.vllm_cpu.image import IMAGE
+
+    return IMAGE
+
+
+def runs_anywhere(name: str) -> bool:
+    """Return True for an engine that also runs without cards."""
+    return _entry(name).anywhere
+
+
+def setup_names() -> tuple[str, ...]:
+    """Return the values of ``setup`` for engines without cards."""
+    return (_EMBEDDED, _RAY_SETUP)
+
+
+def api_of(exact: str) -> Api:
+    """Return the API of an engine by its exact name (``tgi@3.3.5``).
+
+    It is for records that do not state it.
+    """
+    try:
+        return find(exact).identity.api
+    except LaunchError as error:
+        _log.debug("an unknown engine counts as one with OpenAI's API: %s", error)
+        return "openai"
+
+
+def interpreter_of(name: str, installed: Installed | None) -> str | None:
+    """Return the interpreter that has this engine: the given one, else that of setup."""
+    from gaudi_launch.core.engines.vllm_cpu import install as cpu_install
+    from gaudi_launch.extensions.ray import install as ray_install
+
+    if installed is not None and has(installed, name):
+        return installed.python
+    if in_embedded(name) and cpu_install.engine_is_ready():
+        return str(cpu_install.python_path())
+    if is_ray(name) and ray_install.is_ready():
+        return str(ray_install.python_path())
+    # it needs the embedded engine's installation
+    from gaudi_launch.core.engines.install.environment import linked_python
+
+    made = linked_python(_environment(name))
+    return str(made) if made.exists() else None
+
+
+def has(installed: Installed | None, name: str) -> bool:
+    """Return True if this interpreter has an engine; ``auto`` is any."""
+    if installed is None:
+        return False
+    if name == "auto":
+        return bool(installed.engine)
+    outer, _, inner = name.partition(":")
+    if outer != _RAY:
+        return _is_installed(installed, name)
+    return "ray" in installed.packages and (not inner or has(installed, inner))
+
+
+def detect_engine(
+    python: str | None, name: str = "auto", first: Callable[[], str] = lambda: DEFAULT
+) -> Installed | None:
+    """Query the interpreter that has an engine; None when there is no interpreter.
+
+    It is the given one, else python3 on PATH, else one that `setup` made: that of ``first`` before
+    `DEFAULT`, before others. Raises LaunchError as `detect` does.
+    """
+    found = detection.detect(python)
+    if python is not None or has(found, name):
+        return found
+    for each in _made_by_setup(first):
+        installed = detection.detect(each)
+        if has(installed, name):
+            return installed
+    return found
+
+
+def _made_by_setup(first: Callable[[], str]) -> list[str]:
+    """Return the interpreters in force of `setup`, in the order of `detect_engine`."""
+    # it needs the embedded engine's installation
+    from gaudi_launch.core.engines.install.environment import linked_python, name_of
+
+    names = sorted({*names_in_force()} - {*setup_names()})
+    if len(names) > 1:
+        wanted = (name_of(first()), DEFAULT)
+        names.sort(key=lambda name: (*wanted, name).index(name))
+    return [str(python) for python in map(linked_python, names) if python.exists()]
+
+
+def _is_installed(installed: Installed, name: str) -> bool:
+    """Return True for an interpreter's engine, by name or with its exact version."""
+    wanted = _environment(name)
+    # 0.26 names 0.26.0
+    return wanted == installed.engine or f"{_exact(installed)}.".startswith(f"{wanted}.")
+
+
+def _exact(installed: Installed) -> str:
+    """Return an interpreter's engine with the version of its plugin, if any."""
+    return f"{installed.engine}@{installed.facts.get('plugin', '')}"
+
+
+def assumed_for(model: Model, product: Callable[[], str], *, tuning: str = "auto") -> str:
+    """Return the engine that a plan of this model is for where none is installed.
+
+    Its profile may name one; a release of the fork there is the oldest that loads it. DeepSeek-V3's
+    architecture is served by the branch that was made for it, on Gaudi2
+    (HabanaAI/vllm-fork@deepseek_r1:scripts/quickstart/ README.md, start_vllm.sh). ``product``
+    returns the cards (``gaudi3``, "" where they are unknown) and is called only where it matters.
+    ``tuning`` "reference" is that of a script.
+    """
+    from gaudi_launch.core.planning import profiles
+
+    profile = profiles.match(model)
+    wanted = ""
+    if model.architecture == "DeepseekV3ForCausalLM":
+        wanted = WITH_INC_FP8
+    if profile is not None and profile.engine not in ("", *_OTHERS):
+        wanted = profile.engine
+    too_new = wanted == WITH_INC_FP8 and product().startswith("gaudi3")
+    if wanted and not too_new:
+        return wanted
+    if tuning == "reference":
+        return SCRIPTED
+    # another engine only for a model that the default cannot load
+    able = (name for name in (DEFAULT, *_OTHERS) if not find(name).support(model).refused)
+    return next(able, DEFAULT)
+
+
+def name_for(
+    request: Request,
+    installed: Installed | None,
+    model: Callable[[], Model],
+    product: Callable[[], str],
+) -> str:
+    """Return the request's engine.
+
+    For ``auto`` where none is installed the one of this model on these cards.
+    """
+    if is_decided(request.engine, installed):
+        return request.engine
+    return assumed_for(model(), product, tuning=request.tuning)
+
+
+def name_over_hosts(
+    request: Request, installed: Installed | None, model: Model, host: Callable[[], Host]
+) -> str:
+    """Return the engine of a name as `name_for`, for several hosts.
+
+    Where none is installed, only an engine that its makers tried over several hosts.
+    """
+    name = name_for(request, installed, lambda: model, lambda: product_of(host()))
+    if is_decided(request.engine, installed):
+        return name
+    over = find(name).over_hosts
+    if over is not None and over.validated:
+        return name
+    return SCRIPTED
+
+
+def is_decided(name: str, installed: Installed | None) -> bool:
+    """Return True if the engine is named or installed, so the model does not decide."""
+    return name != "auto" or (installed is not None and installed.engine in ENGINES)
+
+
+def find(name: str, installed: Installed | None = None, python: str | None = None) -> Engine:
+    """Return the engine of this name; ``auto`` is the installed one, else `DEFAULT`.
+
+    Raises LaunchError (USAGE).
+    """
+    if name == "auto":
+        name = DEFAULT
+        if installed is not None and installed.engine in ENGINES:
+            name = installed.engine
+    name = ALIASES.get(name, name)
+    outer, _, inner = name.partition(":")
+    if outer == _RAY:
+        return _around(inner, installed, python)
+    create = _entry(name).create
+    if installed is None or not _is_installed(installed, name):
+        # facts of an interpreter that has another engine say nothing about this one
+        return create(name, python, {})
+    return create(name, python or installed.python, dict(installed.facts))
+
+
+def unknown(name: str) -> LaunchError:
+    """Return the error (USAGE) of a name that no engine has."""
+    return LaunchError("engines.unknown", ExitCode.USAGE, found=name, known=", ".join(names()))
+
+
+def _around(inner: str, installed: Installed | None, python: str | None) -> Engine:
+    """Return Ray Serve around the engine ``inner``.
+
+    "": the installed one, else plain generation, else the default.
+    """
+    from gaudi_launch.extensions.ray.engine import NAME, RayServe
+    from gaudi_launch.extensions.ray.transformers import NAME as PLAIN
+    from gaudi_launch.extensions.ray.transformers import HuggingFace
+
+    known = installed or _NO_PACKAGES
+    packages, where = known.packages, python
+    facts = _versions_of(packages, "ray")
+    if facts:
+        where = python or known.python
+    plain = HuggingFace(where, _versions_of(packages, PLAIN))
+    if packages:
+        release, optimum = packages.get("habana-torch-plugin", ""), packages.get("optimum-habana")
+        plain = replace(plain, optimum=optimum or "", release=release, on_cards=bool(release))
+    if inner == PLAIN:
+        return RayServe(plain, where, facts)
+    _check_inner(inner, NAME, PLAIN)
+    if inner or not {"ray", PLAIN} <= packages.keys():
+        return RayServe(find(inner or "auto", installed, where), where, facts)
+    if not known.engine:
+        return RayServe(plain, where, facts)
+    found = RayServe(find("auto", installed, where), where, facts)
+    lists = installed_lists(known.facts, "")
+    return replace(found, spare=plain, knows=None if lists is None else lists.classes)
+
+
+def _versions_of(packages: Mapping[str, str], name: str) -> dict[str, str]:
+    """Return a package with its version; empty where it is not installed."""
+    return {each: version for each, version in packages.items() if each == name}
+
+
+def _check_inner(inner: str, ray: str, plain: str) -> None:
+    """Refuse what Ray Serve cannot have inside it. Raises LaunchError (USAGE)."""
+    fitting = [
+        name
+        for name in ENGINES
+        if name != ray and not in_container(name) and not simulated_machine(name)
+    ]
+    known = ", ".join(f"{ray}:{name}" for name in (*fitting, plain))
+    if in_container(inner):
+        raise LaunchError("ray.container", ExitCode.USAGE, engine=inner, known=known)
+    if simulated_machine(inner) or inner.partition(":")[0] == ray:
+        raise LaunchError("engines.unknown", ExitCode.USAGE, found=f"{ray}:{inner}", known=known)
+
+
+def check_engine(engine: Engine, installed: Installed | None) -> None:
+    """Check that the interpreter has the planned engine.
+
+    Raises LaunchError (MACHINE). An engine in a container is in no interpreter: its image is looked
+    for with docker (`containers.make_ready`).
+    """
+    if engine.inner is not None:
+        _check_around(engine.inner, installed)
+        return
+    if not engine.needs_interpreter:
+        return
+    wanted = engine.environment
+    known = installed or _NO_PACKAGES
+    found = known.engine
+    version = known.facts.get("plugin", engine.identity.version)
+    if found == wanted and version != engine.identity.version:
+        found, wanted = _exact(known), engine.identity.exact
+    if found == wanted:
+        return
+    if engine.environment != engine.identity.label:
+        raise LaunchError("simulated.missing", ExitCode.MACHINE, python=known.python)
+    if not known.engine:
+        raise LaunchError("serve.no_engine", ExitCode.MACHINE, python=known.python, engine=wanted)
+    raise LaunchError(
+        "serve.other_engine",
+        ExitCode.MACHINE,
+        python=known.python,
+        found=found,
+        engine=wanted,
+    )
+
+
+def _check_around(inner: Engine, installed: Installed | None) -> None:
+    """Check Ray Serve and the engine inside it. Raises LaunchError (MACHINE)."""
+    known = installed or _NO_PACKAGES
+    if "ray" not in known.packages:
+        raise LaunchError("ray.missing", ExitCode.MACHINE, python=known.python)
+    if inner.identity.name != "transformers":
+        check_engine(inner, installed)
+    elif "transformers" not in known.packages:
+        raise LaunchError("ray.no_transformers", ExitCode.MACHINE, python=known.python)

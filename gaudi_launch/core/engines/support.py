@@ -1,0 +1,792 @@
+"""The models that each engine version runs, by profiles/engines/support.
+
+The lists were read from the engines' source by ``scripts/engine_facts.py``; each answer names its
+commit.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cache
+from operator import eq, ge, gt, le, lt, ne
+from pathlib import Path
+from typing import Any
+
+from gaudi_launch.core.base import paths
+from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.core.base.json_values import mapping
+from gaudi_launch.core.base.messages import Message, message
+from gaudi_launch.core.base.reader import read_json, shipped
+from gaudi_launch.core.engines.facts.registry import REGISTRY, InstalledLists
+from gaudi_launch.core.engines.layer_caches import cache_limits, layer_caches, refuses_layers
+from gaudi_launch.core.models.model import Model
+from gaudi_launch.core.planning.precision import kernels_of
+from gaudi_launch.core.planning.support_answer import ModelSupport, SupportStatus, Validated
+
+_DEEPSEEK = "deepseek_r1"
+# vllm-project/vllm 0.26.0:vllm/config/model.py _SUFFIX_TO_DEFAULTS: a class is also taken from a
+# base class with another suffix. The forks do not have this (vllm/model_executor/models/registry.py
+# _normalize_archs).
+_SUFFIXES = (
+    "ForCausalLM",
+    "ForConditionalGeneration",
+    "ChatModel",
+    "LMHeadModel",
+    "ForTextEncoding",
+    "EmbeddingModel",
+    "ForSequenceClassification",
+    "ForTokenClassification",
+    "ForAudioClassification",
+    "ForImageClassification",
+    "ForVideoClassification",
+    "ClassificationModel",
+    "ForRewardModeling",
+    "RewardModel",
+    "Model",
+)
+# the forks take a class by its exact name (vllm/model_executor/models/registry.py _normalize_archs)
+_WITHOUT_SUFFIXES = ("vllm-fork", _DEEPSEEK)
+# vllm-project/vllm 0.26.0:vllm/model_executor/models/qwen3_next.py, qwen3_5.py
+_GDN_CLASSES = ("Qwen3Next", "Qwen3_5")
+# vllm-project/vllm 0.26.0:vllm/model_executor/models/deepseek_v2.py is_v32, of these classes
+_SPARSE_CLASSES = ("DeepseekV32ForCausalLM", "GlmMoeDsaForCausalLM")
+# classes whose layers with states run on layers that the plugin replaces, by the first release with
+# them: vllm-project/vllm-gaudi@v0.14.1:vllm_gaudi/ops/hpu_mamba_mixer2.py (MambaMixer2),
+# @v0.19.0:vllm_gaudi/models/qwen3_5.py (layers of GDN)
+_STATE_CLASSES: Mapping[str, tuple[str, ...]] = {
+    "0.14.1": ("FalconH1", "GraniteMoeHybrid", "Mamba2For", "NemotronH", "Zamba2", "Bamba"),
+    "0.19.0": ("Qwen3Next", "Qwen3_5", "ColQwen3_5"),
+}
+# classes with an implementation for each platform, and NVIDIA's for those that they do not name:
+# vllm-project/vllm@01063cd0:vllm/models/deepseek_v4/__init__.py; vLLM 0.26.0: vllm/models/inkling
+_BY_PLATFORM = ("DeepseekV4", "DeepSeekV4", "DSpark", "Inkling")
+_COMPARED = re.compile(r"(>=|<=|==|!=|<|>|~=)([0-9]+(?:\.[0-9]+)*(?:\.\*)?)")
+# different spellings of one model's name on hubs: Meta-Llama-3.1-8B and Llama-3.1-8B
+_PREFIX = re.compile(r"^(meta-)")
+
+
+# HabanaAI/vllm-fork@95af7009 (2025-10-28): the server's message names the end of the fork and its
+# successor
+_ENDED = {"vllm-fork": "2025-10-28", _DEEPSEEK: "2025-10-28"}
+
+
+def ended(label: str) -> str | None:
+    """Return the date on which an engine's makers announced its end.
+
+    Return None for one that is continued.
+    """
+    return _ENDED.get(label.partition("@")[0])
+
+
+@dataclass(frozen=True)
+class Expansion:
+    """Weights that a version dequantises at load, by method and type of model.
+
+    ``to`` is their type on the card, ``unless`` the VARIABLE=VALUE that prevents it ("": none).
+    """
+
+    method: str = ""
+    model_type: str = ""
+    to: str = ""
+    unless: str = ""
+
+    def fits(self, model: Model) -> bool:
+        """Return True for a model of this method and type."""
+        return (self.method, self.model_type) == (model.quantization, model.model_type)
+
+    def is_prevented(self, variables: Mapping[str, str]) -> bool:
+        """Return True where the user's variables keep the weights quantised."""
+        name, _, value = self.unless.partition("=")
+        return bool(name) and variables.get(name) == value
+
+    def reason(self, engine: str) -> Message:
+        if not self.unless:
+            return message("support.expanded", engine=engine, method=self.method, to=self.to)
+        return message(
+            "support.expanded_unless",
+            engine=engine,
+            method=self.method,
+            to=self.to,
+            unless=self.unless,
+        )
+
+
+# of weights that are loaded as they are
+_NOT_EXPANDED = Expansion()
+
+
+@dataclass(frozen=True)
+class Version:
+    """One engine version of the shipped data.
+
+    ``complete`` is False where the vLLM under a plugin is unknown.
+    """
+
+    engine: str
+    version: str
+    repository: str
+    commit: str
+    date: str
+    upstream: str = ""
+    complete: bool = False
+    classes: frozenset[str] = frozenset()
+    methods: tuple[str, ...] = ()
+    expanded: tuple[Expansion, ...] = ()
+    transformers: str = ""
+    sparse_as_dense: bool = False
+    removed: Mapping[str, str] = field(default_factory=dict)
+    validated: tuple[Mapping[str, Any], ...] = ()
+    compact_gdn: str = ""
+    mla: frozenset[str] = frozenset()
+    # model types with a configuration class of vLLM's own
+    configs: frozenset[str] = frozenset()
+    # methods that vLLM loads as another one
+    renamed: Mapping[str, str] = field(default_factory=dict)
+    # what is allocated for each kind of layer, and the kinds of layers that each class makes
+    cache: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    layers: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    # the rules of its bucket code (`buckets.ladder_rules`); empty for other engines
+    buckets: Mapping[str, Any] = field(default_factory=dict)
+    # models with states have prefix caching without an option
+    hybrid_prefixes: bool = False
+    # which models' states decide the size of a block (`facts.reading.state_blocks`)
+    state_blocks: Mapping[str, Any] = field(default_factory=dict)
+    # its bucket code and its parser were executed
+    executed: bool = False
+    # the file of an installed engine that ``classes`` were read from
+    read_from: str = ""
+    # the digest of the files that the facts are of (`engines.facts.reading.digest_of`)
+    files: str = ""
+    # the document of an installation; "": the shipped one of this release
+    file: str = ""
+
+    @property
+    def document(self) -> Path:
+        """Return the file with every fact of this version."""
+        if self.file:
+            return Path(self.file)
+        return paths.profiles_dir() / f"engines/support/{self.engine}-{self.version}.json"
+
+    @property
+    def label(self) -> str:
+        """Return the version as a value of ``--engine``."""
+        if self.engine == self.version:
+            return self.engine
+        return f"{self.engine}@{self.version}"
+
+    @property
+    def evidence(self) -> str:
+        """Return the source of the list of classes: an installed file, or a commit's.
+
+        Return "" for a version without facts.
+        """
+        if self.read_from or not self.commit:
+            return self.read_from
+        if self.upstream:
+            return f"{self.repository}@{self.commit} with vLLM {self.upstream}: {REGISTRY}"
+        return f"{self.repository}@{self.commit}: {REGISTRY}"
+
+
+# a version without facts
+_NOTHING = Version("", "", "", "", "")
+
+
+@cache
+def versions() -> tuple[Version, ...]:
+    """Return every version of the shipped data, engines by name, the oldest first."""
+    document = shipped("engines", "support", "index.json")
+    classes: list[set[str]] = [set() for _ in document["versions"]]
+    for name, numbers in document["models"].items():
+        for number in numbers:
+            classes[number].add(name)
+    layers: list[dict[str, tuple[str, ...]]] = [{} for _ in document["versions"]]
+    for name, answers in document["layers"].items():
+        for kinds, numbers in answers.items():
+            for number in numbers:
+                layers[number][name] = tuple(kinds.split())
+    found = list(map(version_row, document["versions"], classes, layers))
+    # a post release is made after newer ones: numbers order them, not dates
+    found.sort(key=lambda each: (each.engine, _is_branch(each), version_numbers(each.version)))
+    return tuple(found)
+
+
+def _is_branch(version: Version) -> bool:
+    return not version.version[:1].isdecimal()
+
+
+@cache
+def installed_versions() -> dict[tuple[str, str], Version]:
+    """Return the facts of installed releases in force, by engine and version."""
+    return {}
+
+
+def version_row(
+    row: Mapping[str, Any], classes: Iterable[str], layers: Mapping[str, tuple[str, ...]]
+) -> Version:
+    """Return the version of a row of the index (`engines.facts.reading.row_of`)."""
+    stated = row["transformers"]
+    # the plugin's own requirement is installed last and wins
+    spec = stated.get("requirements.txt") or next(iter(stated.values()), "")
+    return Version(
+        engine=row["engine"],
+        version=row["version"],
+        repository=row["repository"],
+        commit=row["commit"],
+        date=row["date"],
+        upstream=row.get("upstream", {}).get("version", ""),
+        complete=row["complete"],
+        classes=frozenset(classes),
+        methods=tuple(row["quantization"]["supported"]),
+        expanded=tuple(
+            Expansion(each["method"], each["model_type"], each["to"], each["unless"])
+            for each in row["quantization"]["expanded_at_load"]
+        ),
+        transformers=spec,
+        sparse_as_dense=bool(row["sparse_as_dense"]),
+        removed=row["removed"],
+        validated=tuple(row["validated"]),
+        compact_gdn=row["compact_gdn"],
+        mla=frozenset(row["mla"]),
+        configs=frozenset(row["configs"]),
+        renamed={name: entry["to"] for name, entry in row["quantization"]["renamed"].items()},
+        cache=row["cache"],
+        layers=layers,
+        buckets=row["buckets"],
+        hybrid_prefixes=bool(row["defaults"].get("hybrid_prefix_caching", {}).get("value")),
+        state_blocks=row["defaults"].get("state_blocks", {}),
+        executed=row["executed"],
+        files=row.get("files", ""),
+    )
+
+
+def version_of(engine: str, version: str) -> Version | None:
+    """Return the data of exactly this version; None where there is none.
+
+    It is that of an installed release, or the shipped one. ``engine`` and ``version`` are those of
+    an `EngineIdentity`: ``vllm-fork`` at ``deepseek_r1`` is that branch.
+    """
+    if version == _DEEPSEEK:
+        engine = _DEEPSEEK
+    return installed_versions().get((engine, version)) or shipped_version(engine, version)
+
+
+def shipped_version(engine: str, version: str) -> Version | None:
+    """Return the shipped data of exactly this version; None where there is none."""
+    return next(
+        (each for each in versions() if (each.engine, each.version) == (engine, version)), None
+    )
+
+
+@cache
+def divides_into_stages(engine: str, version: str, architecture: str) -> bool:
+    """Return True if the class of this version can be divided into pipeline stages.
+
+    vLLM stops at another class (vllm/config.py verify_with_parallel_config). False where the class
+    or the version is not known.
+    """
+    facts = version_of(engine, version)
+    if facts is None:
+        return False
+    models = read_json(facts.document)["models"]
+    return "pipeline" in models.get(architecture, {}).get("interfaces", ())
+
+
+def releases(engine: str) -> tuple[Version, ...]:
+    """Return an engine's releases with shipped facts, oldest first, no branches."""
+    return tuple(each for each in versions() if each.engine == engine and not _is_branch(each))
+
+
+def newest(engine: str) -> Version:
+    """Return the newest release of an engine that has one with a complete list."""
+    return next(each for each in reversed(versions()) if each.engine == engine and each.complete)
+
+
+def matching(engine: str, version: str, known: tuple[Version, ...] = ()) -> Version | None:
+    """Return the newest version that a user's ``0.26`` names.
+
+    Return None where no version begins so. ``known``: instead of those of the shipped data.
+    """
+    known = (*installed_versions().values(), *(known or versions()))
+    wanted = version.split(".")
+    found = [
+        each
+        for each in known
+        if each.engine == engine and each.version.split(".")[: len(wanted)] == wanted
+    ]
+    return max(
+        found,
+        key=lambda each: (each.version == version, version_numbers(each.version)),
+        default=None,
+    )
+
+
+def version_numbers(version: str) -> tuple[int, ...]:
+    """Return the numbers of a version, to compare releases by."""
+    return tuple(int(part) for part in re.findall(r"\d+", version))
+
+
+@cache
+def _transformers() -> Mapping[str, Any]:
+    document: Mapping[str, Any] = shipped("engines", "support", "transformers.json")
+    return document
+
+
+def releases_with(architecture: str, spec: str) -> tuple[str, ...]:
+    """Return the releases of transformers, within a range, that have this class.
+
+    They are for vLLM's Transformers backend.
+    """
+    known = _transformers()
+    listed = (known["releases"][number] for number in known["classes"].get(architecture, ()))
+    return tuple(each for each in listed if _within(each, spec))
+
+
+def _has_own_class(model: Model, facts: Version) -> bool:
+    """Return True where the version has classes for this model and its config.json.
+
+    vLLM has the model's class; for its model type either vLLM or the newest release of transformers
+    that it runs with has a configuration. auto_map is not read then
+    (vllm-project/vllm 0.26.0:vllm/transformers_utils/config.py HFConfigParser,
+    transformers 5.9.0:dynamic_module_utils.py resolve_trust_remote_code; executed with
+    DeepSeek-R1).
+    """
+    if (model.architecture or "") not in facts.classes:
+        return False
+    known, spec = _transformers(), facts.transformers.replace("==", "<=")
+    runs = [at for at, each in enumerate(known["releases"]) if _within(each, spec)]
+    kind = model.model_type or ""
+    return kind in facts.configs or (bool(runs) and runs[-1] in known["types"].get(kind, ()))
+
+
+def _within(release: str, spec: str) -> bool:
+    return all(_holds(release, operator, bound) for operator, bound in _COMPARED.findall(spec))
+
+
+_COMPARISONS: Mapping[str, Callable[[Any, Any], bool]] = {
+    ">=": ge,
+    "<=": le,
+    "<": lt,
+    ">": gt,
+    "!=": ne,
+    "==": eq,
+}
+
+
+def _holds(release: str, operator: str, bound: str) -> bool:
+    found, limit = version_numbers(release), version_numbers(bound)
+    if bound.endswith(".*"):
+        found = found[: len(limit)]
+    found += (0,) * (len(limit) - len(found))
+    limit += (0,) * (len(found) - len(limit))
+    return _COMPARISONS.get(operator, _COMPARISONS["=="])(found, limit)
+
+
+def unknown_version(found: str) -> LaunchError:
+    """Return the error (USAGE) of an engine, or a version of it, without facts."""
+    name, _, version = found.partition("@")
+    if version and any(each.executed for each in releases(name)):
+        return not_offered(name, version)
+    known = ", ".join(each.label for each in versions())
+    return LaunchError("support.unknown_version", ExitCode.USAGE, found=found, known=known)
+
+
+def not_offered(engine: str, version: str) -> LaunchError:
+    """Return the error (USAGE) of a release that is planned only when installed.
+
+    It lists those that were executed, and the nearest of them by number.
+    """
+    known = [each for each in releases(engine) if each.executed]
+    facts = matching(engine, version)
+    id = "support.not_executed" if facts is not None else "support.no_facts"
+    near = known[-1]
+    if version[:1].isdecimal():
+        near = min(known, key=lambda each: _distance(each.version, version))
+    return LaunchError(
+        id,
+        ExitCode.USAGE,
+        found=f"{engine}@{version}",
+        known=", ".join(each.label for each in reversed(known)),
+        near=near.label,
+        date=max(each.date for each in known),
+    )
+
+
+def _distance(left: str, right: str) -> float:
+    """Return the distance of two versions, each number a thousand of the next."""
+    numbers = (enumerate(version_numbers(each)) for each in (left, right))
+    one, two = (sum(n / 1000.0**at for at, n in each) for each in numbers)
+    return abs(one - two)
+
+
+# The answer
+
+
+def support_of(
+    model: Model,
+    engine: str,
+    version: str,
+    *,
+    installed: InstalledLists | None = None,
+    quantization: str = "",
+    variables: Mapping[str, str] | None = None,
+) -> ModelSupport:
+    """Return one engine version's support of a model.
+
+    ``installed`` are the lists of the installed engine, which win over the shipped ones.
+    ``quantization`` is the user's ``--quantization`` ("": the checkpoint's), ``variables`` the
+    engine's environment.
+    """
+    shipped, given = version_of(engine, version), variables or {}
+    facts = _in_force(shipped, installed, engine, version)
+    label = (shipped or replace(_NOTHING, engine=engine, version=version)).label
+    if model.architecture is None:
+        if not model.config:
+            return ModelSupport(label)
+        return ModelSupport(label, reasons=(message("support.no_architecture", model=model.name),))
+    answer = _by_class(model, label, facts, engine)
+    if answer.status is SupportStatus.NO or facts is _NOTHING:
+        return answer
+    answer = replace(
+        answer,
+        caches=layer_caches(model, facts, given),
+        own_class=_has_own_class(model, facts),
+    )
+    return _with_limits(answer, model, facts, quantization, given)
+
+
+def _in_force(
+    shipped: Version | None, installed: InstalledLists | None, engine: str, version: str
+) -> Version:
+    """Return the effective facts: the installed engine's lists over the shipped ones.
+
+    `_NOTHING` where there are neither. An installed version without shipped facts is assumed to
+    load weights as the newest one with facts does; its classes and methods are its own.
+    """
+    if installed is None:
+        return shipped or _NOTHING
+    nearest = shipped or newest_or_none(engine) or replace(_NOTHING, engine=engine)
+    classes, configs = frozenset(installed.classes), frozenset(installed.configs)
+    methods = installed.methods or nearest.methods
+    known = replace(nearest, complete=True, classes=classes, configs=configs, methods=methods)
+    known = replace(known, read_from=installed.evidence)
+    if installed.transformers:
+        known = replace(known, transformers=f"=={installed.transformers}")
+    if shipped is None:
+        known = replace(known, version=version, removed={}, validated=())
+    return known
+
+
+def newest_or_none(engine: str) -> Version | None:
+    """Return the newest release of an engine with a complete list.
+
+    Return None where there is none.
+    """
+    newest_first = (each for each in reversed(versions()) if each.engine == engine)
+    return next((each for each in newest_first if each.complete), None)
+
+
+def _by_class(model: Model, label: str, facts: Version, engine: str) -> ModelSupport:
+    """Return the answer that the list of classes gives."""
+    architecture = model.architecture or ""
+    evidence = facts.evidence
+    validated = _validated(model, facts)
+    # a plugin's own classes are known even where its vLLM is not
+    suffixes = facts.complete and engine not in _WITHOUT_SUFFIXES
+    if _has(architecture, facts.classes, suffixes=suffixes):
+        runs = ModelSupport(label, SupportStatus.RUNS, evidence=evidence, validated=validated)
+        if validated is not None or _has_operators(architecture, facts):
+            return runs
+        doubt = _no_operators(label, architecture)
+        return replace(runs, status=SupportStatus.UNKNOWN, reasons=(doubt,))
+    if not facts.complete:
+        known = newest(engine).label
+        reason = message("support.no_data", engine=label, architecture=architecture, known=known)
+        return ModelSupport(label, SupportStatus.UNKNOWN, (reason,), evidence, validated=validated)
+    fallback = _fallback(architecture, label, facts)
+    if fallback is not None:
+        status, reason = fallback
+        return ModelSupport(label, status, (reason,), evidence, validated=validated)
+    if model.remote_code:
+        reason = message(
+            "support.own_code", engine=label, model=model.name, architecture=architecture
+        )
+        return ModelSupport(label, SupportStatus.UNKNOWN, (reason,), evidence, validated=validated)
+    reasons = (
+        message("support.no_class", engine=label, architecture=architecture),
+        *_elsewhere(model, facts),
+    )
+    return ModelSupport(label, SupportStatus.NO, reasons, evidence, refused=True)
+
+
+def _has_operators(architecture: str, facts: Version) -> bool:
+    """Return False for layers that need other hardware's operators.
+
+    HabanaAI/vllm-fork@95af7009:vllm/_custom_ops.py:1432 calls torch.ops._C for Mamba's.
+    """
+    if architecture.startswith(_BY_PLATFORM):
+        return False
+    allocates = facts.cache.get("state", {}).get("allocates")
+    # a version without a cache for states is refused by `layer_caches.cache_limits`
+    if "state" not in facts.layers.get(architecture, ()) or allocates in ("none", "refused"):
+        return True
+    if facts.engine != "vllm-gaudi":
+        return False
+    return any(
+        architecture.startswith(classes)
+        for since, classes in _STATE_CLASSES.items()
+        if _is_branch(facts) or version_numbers(facts.version) >= version_numbers(since)
+    )
+
+
+def _fallback(
+    architecture: str, label: str, facts: Version
+) -> tuple[SupportStatus, Message] | None:
+    """Return the answer of vLLM's Transformers backend.
+
+    Return None where it does not have the model.
+
+    The backend exists on HPU as everywhere else: neither the forks' nor the plugin's platform
+    excludes it (HabanaAI/vllm-fork@aice/v1.22.0:vllm/model_executor/model_loader/utils.py).
+    """
+    if not any(name.startswith("Transformers") for name in facts.classes):
+        return None
+    releases = releases_with(architecture, facts.transformers)
+    if releases:
+        listed = ", ".join(releases)
+        return SupportStatus.LIMITED, message(
+            "support.fallback", engine=label, architecture=architecture, releases=listed
+        )
+    installed = facts.transformers.removeprefix("==")
+    if facts.read_from and installed and installed not in _transformers()["releases"]:
+        return SupportStatus.UNKNOWN, message(
+            "support.other_transformers", engine=label, architecture=architecture, found=installed
+        )
+    return None
+
+
+def _has(architecture: str, classes: frozenset[str], *, suffixes: bool) -> bool:
+    """Return True for a class of the list, or one that vLLM converts to one."""
+    if architecture in classes:
+        return True
+    ending = next((suffix for suffix in _SUFFIXES if architecture.endswith(suffix)), "")
+    if not suffixes or not ending:
+        return False
+    return any(architecture.replace(ending, other) in classes for other in _SUFFIXES)
+
+
+def _elsewhere(model: Model, facts: Version) -> tuple[Message, ...]:
+    """Return the sentence about versions with this class, or the last vLLM with it."""
+    architecture = model.architecture or ""
+    until: tuple[Message, ...] = ()
+    if architecture in facts.removed:
+        removed = facts.removed[architecture]
+        until = (message("support.until", architecture=architecture, version=removed),)
+    having = [each for each in versions() if each.complete and architecture in each.classes]
+    if not having:
+        return until or (message("support.nowhere", architecture=architecture),)
+    return (*until, *_newest_with(model, having))
+
+
+def _newest_with(model: Model, having: Iterable[Version]) -> tuple[Message, ...]:
+    """Return the sentences about each engine's newest of these versions."""
+    newest = {each.engine: each for each in sorted(having, key=_is_branch, reverse=True)}
+    last = sorted(newest.values(), key=lambda each: each.label, reverse=True)
+    since = message("support.since", known=", ".join(each.label for each in last))
+    name = model.architecture or ""
+    doubtful = (each.label for each in last if not _has_operators(name, each))
+    return since, *(_no_operators(label, name) for label in doubtful)
+
+
+def _no_operators(label: str, architecture: str) -> Message:
+    return message("support.no_operators", engine=label, architecture=architecture)
+
+
+def _with_limits(
+    answer: ModelSupport,
+    model: Model,
+    facts: Version,
+    quantization: str,
+    variables: Mapping[str, str],
+) -> ModelSupport:
+    """Return the answer with the limits by quantisation and sparse attention."""
+    reasons = list(answer.reasons)
+    expanded = _expanded(model, facts, variables)
+    if expanded is not _NOT_EXPANDED:
+        reasons.append(expanded.reason(answer.engine))
+    elif method := _unlisted_method(model, facts, quantization):
+        return _without_method(answer, model, facts, method)
+    loaded = quantization or method_of(model)
+    if model.moe and loaded == "modelopt" and loaded in facts.methods:
+        # vllm-project/vllm-gaudi@v0.26.0:vllm_gaudi/ops/hpu_modelopt.py:81 raises ValueError
+        return _refused(answer, message("support.modelopt_experts", engine=answer.engine))
+    # an engine of which no version has facts says nothing of its platform
+    top = _sparse_tokens(model)
+    if top and facts.repository and not facts.sparse_as_dense:
+        listing = [each for each in versions() if (model.architecture or "") in each.classes]
+        having = [each for each in listing if each.sparse_as_dense]
+        no = message("support.no_sparse", engine=answer.engine, model=model.name, tokens=top)
+        return _refused(answer, no, *(_newest_with(model, having) if having else ()))
+    if top and facts.repository:
+        reasons.append(message("support.dense", engine=answer.engine, model=model.name, tokens=top))
+    compact = runs_compact_gdn(model, facts, variables)
+    if compact:
+        reasons.append(message("support.compact_gdn", engine=answer.engine, model=model.name))
+    reasons += cache_limits(answer.caches, answer.engine, model)
+    status = answer.status
+    if reasons and status is SupportStatus.RUNS:
+        status = SupportStatus.LIMITED
+    # what the makers have tested with this version runs, whatever its classes may contain
+    refuses = refuses_layers(answer.caches) and answer.validated is None
+    if refuses:
+        status = SupportStatus.NO
+    return replace(
+        answer,
+        status=status,
+        refused=refuses,
+        reasons=tuple(reasons),
+        expanded_to=expanded.to,
+        unless=expanded.unless,
+        compact_states=compact,
+    )
+
+
+def _refused(answer: ModelSupport, *reasons: Message) -> ModelSupport:
+    return replace(answer, status=SupportStatus.NO, refused=True, reasons=reasons)
+
+
+def _sparse_tokens(model: Model) -> int | str:
+    """Return the tokens of a layer of sparse attention; 0 for other models.
+
+    By the class alone their number is not known: then the name of the value.
+    """
+    top = model.config.get("index_topk")
+    if model.architecture in _SPARSE_CLASSES:
+        return top if isinstance(top, int) else "index_topk"
+    return top if isinstance(top, int) and model.mla_rank else 0
+
+
+def _unlisted_method(model: Model, facts: Version, quantization: str) -> str:
+    """Return the quantisation method where this version does not load it, else ""."""
+    method = quantization or method_of(model)
+    method = facts.renamed.get(method, method)
+    if not facts.methods or method in facts.methods or _is_kept(model, facts, method):
+        return ""
+    return method
+
+
+def _without_method(
+    answer: ModelSupport, model: Model, facts: Version, method: str
+) -> ModelSupport:
+    place = facts.read_from.removesuffix(REGISTRY) or f"{facts.repository}@{facts.commit}"
+    known = ", ".join(facts.methods)
+    reason = message("support.no_method", engine=answer.engine, method=method, known=known)
+    return ModelSupport(
+        answer.engine,
+        SupportStatus.NO,
+        (reason, *_methods_elsewhere(model, method)),
+        f"{place}: supported_quantization",
+        refused=True,
+    )
+
+
+def runs_compact_gdn(model: Model, facts: Version | None, variables: Mapping[str, str]) -> bool:
+    """Return True where GDN states are in compact slots, without prefix caching.
+
+    It sets VLLM_COMPACT_GDN=1 itself for layers of linear attention unless the user did otherwise
+    (vllm-project/vllm-gaudi@b059f9c9:vllm_gaudi/v1/worker/hpu_model_runner.py:1372-1399).
+    """
+    if facts is None or not facts.compact_gdn:
+        return False
+    chosen = variables.get("VLLM_COMPACT_GDN", "")
+    return has_linear_attention(model) and chosen in ("", "1", "true")
+
+
+def has_linear_attention(model: Model) -> bool:
+    """Return True for a model with layers of linear attention (GDN).
+
+    Without config.json, the class decides.
+    """
+    if not model.config:
+        return (model.architecture or "").startswith(_GDN_CLASSES)
+    part = mapping(model.config.get("text_config")) or model.config
+    kinds = part.get("layer_types")
+    if isinstance(kinds, list) and "linear_attention" in kinds:
+        return True
+    return isinstance(part.get("linear_num_value_heads"), int)
+
+
+def method_of(model: Model) -> str:
+    """Return the engine platform's name of a checkpoint's quantisation method.
+
+    vllm/config.py _verify_quantization: lower case, ``compressed_tensors`` with a hyphen;
+    ``modelopt`` with FP4 weights is ``modelopt_fp4``. awq and gptq are given as ``awq_hpu`` and
+    ``gptq_hpu`` by our plans.
+    """
+    method = (model.quantization or "").lower().replace("compressed_tensors", "compressed-tensors")
+    settings = mapping(model.config.get("quantization_config"))
+    if method == "modelopt" and "FP4" in str(settings.get("quant_algo")):
+        return "modelopt_fp4"
+    return kernels_of(method) or method
+
+
+def _expanded(model: Model, facts: Version, variables: Mapping[str, str]) -> Expansion:
+    """Return how this version dequantises the model.
+
+    Return `_NOT_EXPANDED` where it does not.
+    """
+    fitting = (each for each in facts.expanded if each.fits(model))
+    return next((each for each in fitting if not each.is_prevented(variables)), _NOT_EXPANDED)
+
+
+def load_switch(model: Model, engine: str, version: str) -> tuple[str, Message] | None:
+    """Return the variable that keeps this model's weights quantised, with a reason.
+
+    Return None for a version that has none, or a model that it loads as it is.
+    """
+    facts = version_of(engine, version) or _NOTHING
+    for each in facts.expanded:
+        if each.fits(model) and each.unless:
+            return each.unless.partition("=")[0], each.reason(f"{engine}@{version}")
+    return None
+
+
+def _is_kept(model: Model, facts: Version, method: str) -> bool:
+    """Return True for a method that is dequantised unless a variable prevents it."""
+    wanted = (method, model.model_type)
+    return any((each.method, each.model_type) == wanted for each in facts.expanded)
+
+
+def _methods_elsewhere(model: Model, method: str) -> tuple[Message, ...]:
+    """Return the sentence about the newest versions that load this method.
+
+    They are one version per engine, for this model.
+    """
+    having = [
+        each for each in versions() if method in each.methods or _is_kept(model, each, method)
+    ]
+    if not having:
+        return (message("support.method_nowhere", method=method),)
+    return _newest_with(model, having)
+
+
+def _validated(model: Model, facts: Version) -> Validated | None:
+    """Return the configurations that the makers have tested with this model.
+
+    The model is known by its name.
+    """
+    wanted = _plain(model.name)
+    for each in facts.validated:
+        if _plain(str(each["model"]).rpartition("/")[2]) == wanted:
+            return Validated(
+                tuple(each["cards"]),
+                tuple(each["dtypes"]),
+                tuple(each["accelerators"]),
+                f"{facts.repository}@{facts.commit}: {each['source']}",
+            )
+    return None
+
+
+def _plain(name: str) -> str:
+    return _PREFIX.sub("", name.lower())

@@ -1,0 +1,1 @@
+"""Other machines: inventory, ssh, plans over several hosts."""

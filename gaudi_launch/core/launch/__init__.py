@@ -1,0 +1,1 @@
+"""From options to a started service: machine, engine, model, plan, start."""

@@ -1,0 +1,142 @@
+"""Divide a card as a plan would, for each number of cards and data type. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.core.base.messages import Message, message
+from gaudi_launch.core.host.accelerators import Accelerator
+from gaudi_launch.core.host.hardware import Card, Host
+from gaudi_launch.core.models.card_memory import (
+    MOST_OF_A_CARD,
+    FitRow,
+    FitTable,
+    ServingDemand,
+    fit,
+)
+from gaudi_launch.core.models.fp8.quant_config import QuantFile
+from gaudi_launch.core.models.model import Model
+from gaudi_launch.core.models.sizing import BLOCK, GIB, MemoryRules
+from gaudi_launch.core.planning.engine import Context, Engine, Limits
+from gaudi_launch.core.planning.memory import division
+from gaudi_launch.core.planning.plan import Placement, Setting
+from gaudi_launch.core.planning.precision import fp8_cache
+from gaudi_launch.core.planning.request import Request
+
+# the data types of -d; other weights are stored in their type and need no option
+_NAMED = ("fp8", "awq", "gptq")
+
+
+@dataclass(frozen=True)
+class Division:
+    """A card divided for one deployment, with the settings of its plan."""
+
+    demand: ServingDemand
+    rules: MemoryRules
+    settings: tuple[Setting, ...]
+    context: Context
+
+
+def divided(
+    engine: Engine, request: Request, accelerator: Accelerator, model: Model, cards: int, dtype: str
+) -> tuple[ServingDemand, MemoryRules]:
+    """Return the division that ``plan -n cards`` computes on this product.
+
+    For weights in ``dtype``. Raises LaunchError for what the engine cannot do with this model,
+    cards or lengths.
+    """
+    context = _context(engine, request, accelerator, model, cards=cards, dtype=dtype)
+    found = _drawn(engine, replace(context, memory_only=True))
+    return found.demand, found.rules
+
+
+def drawn_up(
+    engine: Engine,
+    request: Request,
+    accelerator: Accelerator,
+    model: Model,
+    *,
+    cards: int,
+    dtype: str,
+) -> Division:
+    """Return the settings and the division of ``plan -n cards``.
+
+    fp8 of other weights is taken as calibrated, with the KV cache type that the calibration writes.
+    Raises LaunchError for what the engine cannot do with this model, cards or lengths.
+    """
+    return _drawn(engine, _context(engine, request, accelerator, model, cards=cards, dtype=dtype))
+
+
+def _drawn(engine: Engine, context: Context) -> Division:
+    settings = tuple(engine.propose(context).settings)
+    demand, rules = division(context.model, context.limits, settings, engine)
+    return Division(demand, rules, settings, context)
+
+
+def _context(
+    engine: Engine,
+    request: Request,
+    accelerator: Accelerator,
+    model: Model,
+    *,
+    cards: int,
+    dtype: str,
+) -> Context:
+    """Return the inputs of a proposal for this number of cards of a product."""
+    if dtype == "fp8" and not accelerator.has_fp8:
+        raise LaunchError("fit.no_fp8", ExitCode.MACHINE, card=accelerator.title)
+    host = Host(
+        cards=tuple(Card(n, n, accelerator.names[0]) for n in range(cards)),
+        product=accelerator.id,
+        origin="fit",
+    )
+    request = replace(request, cards=cards)
+    if dtype in _NAMED and dtype != model.quantization:
+        quant_file = None
+        if dtype == "fp8":
+            quant_file = QuantFile("calibrated", "calibrated", fp8_cache(model, engine.calibration))
+        request = replace(request, dtype=dtype, quant_file=quant_file)
+    limits = engine.limits(request, host, model)
+    return Context(request, host, model, Placement(tuple(range(cards))), limits)
+
+
+def card_row(
+    drawn: Division, model: Model, accelerator: Accelerator, cards: int, dtype: str
+) -> FitRow:
+    """Return the memory of one of ``cards``, divided so, with the verdict."""
+    return fit(model, accelerator.usable_bytes, [cards], [dtype], drawn.demand, drawn.rules).rows[0]
+
+
+def limits_of(engine: Engine, request: Request, model: Model) -> Limits:
+    """Return the lengths and the concurrent requests that the engine serves.
+
+    Raises LaunchError (USAGE).
+    """
+    return engine.limits(request, Host(), model)
+
+
+def ways_out(table: FitTable, model: Model, accelerator: Accelerator) -> tuple[Message, ...]:
+    """Return the changes that may help when no row fits.
+
+    None of them is in the table already, or is a property that the weights already have.
+    """
+    ways = []
+    if max(row.n for row in table.rows) < accelerator.cards:
+        ways.append(message("fit.way_cards"))
+    tried = {row.dtype for row in table.rows}
+    if accelerator.has_fp8 and "fp8" not in tried and model.quantization is None:
+        ways.append(message("fit.way_fp8"))
+    if any(_shorter_helps(row, accelerator) for row in table.rows):
+        ways.append(message("fit.way_length"))
+    return tuple(ways) or (message("fit.would_nothing"),)
+
+
+def _shorter_helps(row: FitRow, accelerator: Accelerator) -> bool:
+    """Return True if a shorter context leaves a card of this row enough room."""
+    if row.longest_context is None or row.longest_context < BLOCK:
+        return False
+    if row.weights_gib_per_card is None or row.activations_gib_per_card is None:
+        return False
+    card_gib = accelerator.usable_bytes / GIB
+    return row.weights_gib_per_card + row.activations_gib_per_card < MOST_OF_A_CARD * card_gib

@@ -1,0 +1,152 @@
+"""Constants corrected by measurements of this host, with their file."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from gaudi_launch.core.base import paths
+from gaudi_launch.core.base.reader import read_json
+from gaudi_launch.core.predict.published import MEASURED_HERE, Figure, kind_of
+from gaudi_launch.core.predict.shape import Shape
+from gaudi_launch.core.predict.step_model import Generation, Setup
+
+_log = logging.getLogger(__name__)
+
+FILE_NAME = "learned-speed.json"
+SCHEMA = 1
+
+
+@dataclass(frozen=True)
+class SpeedMeasurement:
+    """One speed of a service of this host, in the terms of `Figure`.
+
+    ``measure`` is throughput (output tokens per second), ttft or tpot (seconds). ``setup`` and
+    ``shape`` have the fields of the records of these names.
+    """
+
+    source: str
+    measure: str
+    statistic: str
+    engine: str
+    model: str
+    setup: Mapping[str, Any]
+    shape: Mapping[str, Any]
+    input: float
+    output: float
+    batch: float
+    value: float
+
+    @property
+    def generation(self) -> Generation:
+        found: Generation = self.setup["generation"]
+        return found
+
+
+@dataclass(frozen=True)
+class LearnedConstants:
+    """A version of the constants. ``values`` are in the units of constants.csv.
+
+    ``typical`` is exp(mean |ln(predicted / measured)|) after learning, ``before`` with the shipped
+    constants; ``left_out`` counts the measurements that were too far off.
+    """
+
+    version: int
+    learned_at: float
+    values: Mapping[str, float]
+    typical: float
+    before: float
+    left_out: int
+    measurements: tuple[SpeedMeasurement, ...]
+
+    @property
+    def generations(self) -> frozenset[str]:
+        """Return the hardware of the measurements: gaudi2, gaudi3 or cpu."""
+        return frozenset(each.generation for each in self.measurements)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "schema": SCHEMA,
+            "version": self.version,
+            "learned_at": self.learned_at,
+            "values": dict(self.values),
+            "typical": self.typical,
+            "before": self.before,
+            "left_out": self.left_out,
+            "measurements": [asdict(each) for each in self.measurements],
+        }
+
+
+def state_file() -> Path:
+    """Return the file of this host's constants."""
+    return paths.state_dir() / FILE_NAME
+
+
+def read_learned() -> LearnedConstants | None:
+    """Return the constants of this host; None where it has none that can be read."""
+    path = state_file()
+    try:
+        stamp = path.stat().st_mtime_ns
+    except OSError:
+        return None
+    return _read(path, stamp)
+
+
+@lru_cache(maxsize=4)
+def _read(path: Path, stamp: int) -> LearnedConstants | None:
+    try:
+        document = read_json(path)
+        if document["schema"] != SCHEMA:
+            return None
+        return LearnedConstants(
+            version=int(document["version"]),
+            learned_at=float(document["learned_at"]),
+            values={str(name): float(value) for name, value in document["values"].items()},
+            typical=float(document["typical"]),
+            before=float(document["before"]),
+            left_out=int(document["left_out"]),
+            measurements=tuple(SpeedMeasurement(**row) for row in document["measurements"]),
+        )
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        _log.debug("learned constants cannot be read", exc_info=True)
+        return None
+
+
+def write_learned(found: LearnedConstants) -> None:
+    """Replace the file atomically. Raises OSError."""
+    paths.write_whole(state_file(), json.dumps(found.to_json(), indent=1))
+
+
+def learned_for(generation: Generation) -> LearnedConstants | None:
+    """Return the learned constants for this hardware, None without them."""
+    found = read_learned()
+    if found is not None and generation in found.generations:
+        return found
+    return None
+
+
+def figure_of(each: SpeedMeasurement) -> Figure:
+    """Return a measurement as the fit takes it."""
+    setup, shape = Setup(**each.setup), Shape(**each.shape)
+    return Figure(
+        source=each.source,
+        measure=each.measure,
+        statistic=each.statistic,
+        harness=each.engine,
+        software="",
+        model=each.model,
+        setup=setup,
+        shape=shape,
+        input=each.input,
+        output=each.output,
+        batch=each.batch,
+        value=each.value,
+        kind=kind_of(shape, setup.engine, each.batch),
+        not_scored="",
+        note=MEASURED_HERE,
+    )

@@ -1,0 +1,367 @@
+"""The outcome of a load: ``simulate(setup, load) -> Outcome``. Pure.
+
+Requests are simulated one by one as the engine schedules them; a static batch, which no engine
+schedules, is the formula of its steps.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from gaudi_launch.core.predict.constants import values
+from gaudi_launch.core.predict.evidence import Band, Evidence, Query, evidence_for, of_learned
+from gaudi_launch.core.predict.learned import figure_of, learned_for
+from gaudi_launch.core.predict.limits import EngineLimits
+from gaudi_launch.core.predict.load import CachedRequests, Load
+from gaudi_launch.core.predict.loads import Lengths, static_batch
+from gaudi_launch.core.predict.prediction import steps as steps_of
+from gaudi_launch.core.predict.published import figures
+from gaudi_launch.core.predict.scaling import Speed
+from gaudi_launch.core.predict.simulator import Times, simulate_cached
+from gaudi_launch.core.predict.step_model import Parts
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+
+# the constant of what the API server and the client add to a request
+_DELAY = "api.request"
+# up to this share of the rate at which the queue grows without end, one run shows a percentile
+# within 3 %; above it the runs of several seeds differ
+SAFE_SHARE = 0.8
+_SEEDS = 3
+# a queue forgets its past after about 1 / (1 - share)^2 services (the relaxation time of M/M/1,
+# M/D/1): a percentile that two seeds agree on needs thousands of them (measured,
+# scripts/acceptance/recommend.py)
+_FORGETTING = 4000
+_FEWEST, _MOST = 12_000, 100_000
+# requests of each seed above the safe share
+_EACH_SEED = 40_000
+# the first tenth of drawn requests meet an empty engine
+_SETTLING = 0.1
+# requests that show the rate of a full engine
+_FULL = 3000
+# clients of a closed loop: requests, and at least this many of each client, of which the first and
+# the last meet an engine that fills or empties
+_CLOSED, _FEWEST_WAVES = 2000, 4
+_MILLISECONDS = 1000.0
+
+
+@dataclass(frozen=True)
+class ServedSetup:
+    """An engine on its cards: what it schedules within, and how long its steps take.
+
+    ``dtype`` is that of the weights on the card. ``measured`` False: no published figure is of this
+    product or number of cards. With pipeline stages it is one of as many virtual engines.
+    """
+
+    limits: EngineLimits
+    speed: Speed
+    dtype: str = "bfloat16"
+    measured: bool = True
+
+
+@dataclass(frozen=True, eq=False)
+class Latency:
+    """Seconds of one kind for each request, of each seed."""
+
+    runs: tuple[Floats, ...]
+
+    @property
+    def mean(self) -> float:
+        """Return the mean over the requests."""
+        return _middle([float(run.mean()) if len(run) else 0.0 for run in self.runs])
+
+    def at(self, percentile: float) -> float:
+        """Return the time that this share of the requests stays within."""
+        return _middle(self._each(percentile))
+
+    def between(self, percentile: float) -> tuple[float, float]:
+        """Return the least and the most of the seeds."""
+        found = self._each(percentile)
+        return min(found), max(found)
+
+    def _each(self, percentile: float) -> list[float]:
+        import numpy as np
+
+        # the smallest value that this share of requests stays within, never one between two
+        return [
+            float(np.percentile(run, percentile, method="higher")) if len(run) else 0.0
+            for run in self.runs
+        ]
+
+
+def _middle(found: list[float]) -> float:
+    return sorted(found)[len(found) // 2]
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """The work of one engine under a load.
+
+    ``requests`` were simulated with each of ``seeds``. ``rate`` is in requests per second,
+    ``tokens`` are output tokens per second, ``inside`` the mean number of requests in the engine,
+    ``refused`` the share of requests that it never accepts, ``full`` the requests per second of an
+    engine that always has more waiting (0 where it was not needed).
+    """
+
+    setup: ServedSetup
+    load: Load
+    requests: int
+    seeds: int
+    rate: float
+    tokens: float
+    inside: float
+    refused: float
+    ttft: Latency
+    tpot: Latency
+    e2e: Latency
+    full: float = 0.0
+
+    @property
+    def saturated(self) -> bool:
+        """Return True if requests come faster than they are served: the queue never ends."""
+        return 0 < self.full <= self.rate
+
+    @property
+    def bound(self) -> str:
+        """Return the largest part of the time."""
+        return max(self.share, key=lambda part: self.share[part])
+
+    @cached_property
+    def evidence(self) -> Evidence:
+        """Return the published figures near this load, with the range of its class."""
+        speed = self.setup.speed
+        learned = learned_for(speed.setup.generation)
+        known = figures()
+        if learned is not None:
+            known = (*map(figure_of, learned.measurements), *known)
+        query = Query(
+            setup=speed.setup,
+            shape=speed.shape,
+            input=self.load.mean_input,
+            output=self.load.mean_output,
+            batch=max(1.0, self.inside),
+            measured=speed.measured and self.setup.measured,
+        )
+        found = evidence_for(query, known, values())
+        if learned is None:
+            return found
+        return of_learned(found, version=learned.version, typical=learned.typical)
+
+    def time(self, latency: Latency, percentile: float | None = None) -> Band:
+        """Return a latency with its range: by the evidence, and by the seeds.
+
+        ``percentile`` None: the mean.
+        """
+        if percentile is None:
+            return self.evidence.time(latency.mean, "ttft" if latency is self.ttft else "tpot")
+        low, high = latency.between(percentile)
+        return Band(
+            self.evidence.time(low).low, latency.at(percentile), self.evidence.time(high).high
+        )
+
+    @property
+    def throughput(self) -> Band:
+        """Return output tokens per second with their range; a given rate is kept."""
+        band = self.evidence.speed(self.tokens, "throughput")
+        if self.load.rate and not self.saturated:
+            return Band(min(band.low, self.tokens), self.tokens, self.tokens)
+        return band
+
+    @cached_property
+    def share(self) -> Mapping[str, float]:
+        """Return the parts of the time of all steps, as shares of it."""
+        parts = (
+            self.steps[0]
+            .times(max(1.0, self.inside))
+            .plus(self.steps[1].times(max(1.0, self.load.mean_output - 1)))
+        )
+        total = float(parts.total)
+        return {each.name: float(getattr(parts, each.name)) / total for each in fields(Parts)}
+
+    @cached_property
+    def steps(self) -> tuple[Parts, Parts]:
+        """Return the parts of a prefill step of one prompt and of a decode step."""
+        made = steps_of(self.setup.speed.setup, self.setup.speed.shape, values())
+        prompts = self.load.batch or 1
+        context = self.load.mean_input + self.load.mean_output / 2
+        return made.prefill(prompts, self.load.mean_input), made.decode(
+            max(1.0, self.inside), context
+        )
+
+
+def simulate(
+    setup: ServedSetup, load: Load, *, most: int | None = None, full: float | None = None
+) -> Outcome | None:
+    """Return the outcome of ``load``; None where no request is accepted.
+
+    ``most``: simulate only this many requests, to compare setups. ``full``: `most_rate`, where it
+    is known.
+    """
+    if load.batch:
+        return _static(setup, load)
+    limits = setup.limits
+    if limits.prefix_caching:
+        load = load.with_cache(limits.physical_blocks * limits.block_size)
+    if load.clients:
+        return _closed(setup, load, most)
+    if full is None:
+        full = most_rate(setup, load, most)
+    if full is None:
+        return None
+    return _open(setup, load, most, full)
+
+
+def request_delay() -> float:
+    """Return the seconds that the API server and the client add to each request."""
+    return values()[_DELAY]
+
+
+def _static(setup: ServedSetup, load: Load) -> Outcome:
+    """Return prompts prefilled together, then decoded together."""
+    import numpy as np
+
+    made = steps_of(setup.speed.setup, setup.speed.shape, values())
+    lengths = Lengths(load.mean_input, load.mean_output)
+    found = static_batch(made.prefill, made.decode, lengths, load.batch)
+    ended = found.parts.total
+    ttft, tpot, e2e = (Latency((np.array([each]),)) for each in (found.ttft, found.tpot, ended))
+    return Outcome(
+        setup=setup,
+        load=load,
+        requests=load.batch,
+        seeds=1,
+        rate=load.batch / ended,
+        tokens=found.throughput,
+        inside=float(load.batch),
+        refused=0.0,
+        ttft=ttft,
+        tpot=tpot,
+        e2e=e2e,
+    )
+
+
+def _closed(setup: ServedSetup, load: Load, most: int | None) -> Outcome | None:
+    """Return the outcome of clients that wait for their answers.
+
+    All of a trace count, of drawn requests those between filling and emptying.
+    """
+    import numpy as np
+
+    count, ends = None, 0
+    if not load.recorded or most is not None:
+        # equal lengths end in waves: complete ones are counted
+        waves = max(_FEWEST_WAVES, math.ceil((most or _CLOSED) / load.clients))
+        count, ends = waves * load.clients, load.clients
+    times = _run(setup, load.sent(count), concurrency=load.clients)
+    done = np.sort(times.done[~np.isnan(times.done)])
+    if not len(done):
+        return None
+    first, last = 0, len(done)
+    if len(done) > 2 * ends:
+        first, last = ends, len(done) - ends
+    span = float(done[last - 1] - (done[first - 1] if first else 0.0))
+    counted = Counted((times,), slice(ends, len(times.came) - ends))
+    return _outcome(setup, load, counted, (last - first) / max(span, 1e-9), 0.0)
+
+
+def _open(setup: ServedSetup, load: Load, most: int | None, full: float) -> Outcome:
+    """Return the requests that arrive at a rate."""
+    if load.recorded:
+        only = Counted((_run(setup, load.sent(most), rate=load.rate),), slice(None))
+        return _outcome(setup, load, only, load.rate, full)
+    share = load.rate / full
+    count, seeds = int(max(_FEWEST, _FORGETTING / (1 - min(share, SAFE_SHARE)) ** 2)), 1
+    if share > SAFE_SHARE:
+        count, seeds = _EACH_SEED, _SEEDS
+    count = min(count, _MOST)
+    if most is not None:
+        count, seeds = most, 1
+    runs = tuple(_run(setup, load.sent(count, seed), rate=load.rate) for seed in range(seeds))
+    return _outcome(
+        setup, load, Counted(runs, slice(int(count * _SETTLING), None)), load.rate, full
+    )
+
+
+def most_rate(setup: ServedSetup, load: Load, most: int | None = None) -> float | None:
+    """Return the requests per second of an engine that always has more waiting.
+
+    Measured while it is full, with about ``most`` requests. Return None when it accepts none.
+    """
+    import numpy as np
+
+    seqs = setup.limits.max_num_seqs
+    count = max(most or _FULL, 2 * seqs)
+    times = _run(setup, load.sent(min(count, _FULL)), concurrency=seqs)
+    done = np.sort(times.done[~np.isnan(times.done)])
+    if not len(done):
+        return None
+    # filling and emptying do not show its rate; very short runs have nothing else
+    first, last = len(done) // 5, len(done) - 1 - len(done) // 5
+    if last > first and done[last] > done[first]:
+        return float((last - first) / (done[last] - done[first]))
+    return float(len(done) / max(done[-1], 1e-9))
+
+
+def _run(
+    setup: ServedSetup, sent: CachedRequests, *, rate: float = 1.0, concurrency: int | None = None
+) -> Times:
+    delay = request_delay()
+    return simulate_cached(
+        sent, setup.limits, setup.speed.cost, rate=rate, concurrency=concurrency, delay=delay
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Counted:
+    """Runs of one load with other seeds, of which some requests count."""
+
+    runs: tuple[Times, ...]
+    counted: slice
+
+
+def _outcome(setup: ServedSetup, load: Load, found: Counted, rate: float, full: float) -> Outcome:
+    """Return the outcome of runs at this many requests per second."""
+    import numpy as np
+
+    ttft, tpot, e2e = [], [], []
+    counted = found.counted
+    for times in found.runs:
+        came, first, done = times.came[counted], times.first[counted], times.done[counted]
+        output = times.output[counted]
+        several = output > 1
+        ttft.append(_known(first - came))
+        tpot.append(_known((done - first)[several] / (output[several] - 1)))
+        e2e.append(_known(done - came))
+    ended, first_run = Latency(tuple(e2e)), found.runs[0]
+    came = first_run.came
+    # of drawn requests the lengths are known better than those of a sample
+    asked = sum(request[2] for request in load.sent(len(came)).requests)
+    made = float(first_run.output.sum()) / max(1, asked)
+    return Outcome(
+        setup=setup,
+        load=load,
+        requests=len(came),
+        seeds=len(found.runs),
+        rate=rate,
+        tokens=rate * load.mean_output * made,
+        # rate x mean stay is the mean number inside (Little)
+        inside=float(load.clients) or rate * ended.mean,
+        refused=float(np.isnan(came).mean()),
+        ttft=Latency(tuple(ttft)),
+        tpot=Latency(tuple(tpot)),
+        e2e=ended,
+        full=full,
+    )
+
+
+def _known(values: Floats) -> Floats:
+    found: Floats = values[values == values]
+    return found

@@ -1,0 +1,454 @@
+"""The use cases of ``gaudi-launch render``: a plan as files, by target."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.core.base.fields import switch, value
+from gaudi_launch.core.base.messages import Message, message, text
+from gaudi_launch.core.engines.detect import is_elsewhere
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from gaudi_launch.core.launch.options import LaunchOptions
+    from gaudi_launch.core.launch.prepare import Prepared
+    from gaudi_launch.core.launch.report import Reporter
+    from gaudi_launch.core.planning.container import Container
+    from gaudi_launch.core.planning.plan import Placement, Plan
+    from gaudi_launch.core.render.rendered import Rendered
+    from gaudi_launch.core.render.systemd import UnitOptions
+
+_OUTPUT = "Output"
+
+
+@dataclass(frozen=True)
+class Destination:
+    """The target of rendered files, and the service's name.
+
+    A name of None is made from model and port. ``output`` None: nothing is written, which only
+    ``several`` allows for more than one file.
+    """
+
+    output: str | None
+    name: str | None = None
+    several: bool = False
+
+
+@dataclass(frozen=True)
+class FileOptions:
+    """The options of rendered files, and whether they are shown as JSON."""
+
+    output: str | None = value(
+        "--to", help="Target folder or file (default: stdout).", panel=_OUTPUT, metavar="DIR|FILE"
+    )
+    name: str | None = value(
+        "--name",
+        help="The service's name (default: from model and port).",
+        panel=_OUTPUT,
+        metavar="NAME",
+    )
+    as_json: bool = switch("--json", help="The files as one JSON object.", panel=_OUTPUT)
+
+    @property
+    def destination(self) -> Destination:
+        """Return where the files go; as JSON several may be shown."""
+        return Destination(self.output, self.name, several=self.as_json)
+
+
+@dataclass(frozen=True)
+class ContainerFileOptions(FileOptions):
+    """The options of files that describe a container."""
+
+    image: str | None = value(
+        "--image",
+        help="Container image (default: the engine's own).",
+        panel=_OUTPUT,
+        metavar="IMAGE",
+    )
+
+
+@dataclass(frozen=True)
+class RenderedFiles:
+    """The rendered files of a target; ``written`` are the paths on disk."""
+
+    target: str
+    name: str
+    rendered: Rendered
+    written: tuple[Path, ...]
+
+
+@dataclass(frozen=True)
+class SystemdOptions:
+    """Options of a unit.
+
+    ``user``: for ``systemctl --user``. ``run_as``: the user of the service (None: this one).
+    ``with_tuning``: it starts after ``doctor --fix``.
+    """
+
+    user: bool = False
+    run_as: str | None = None
+    with_tuning: bool = False
+
+
+@dataclass(frozen=True)
+class PlanToRender:
+    """A plan with the data for files. ``files`` are its texts, by name."""
+
+    prepared: Prepared
+    plan: Plan
+    name: str
+    files: dict[str, str]
+
+    def on_host(self, reporter: Reporter) -> Plan:
+        """Return the plan with an interpreter that has the engine, or will have it.
+
+        Without one it is that of `setup`. Raises LaunchError where --python lacks the engine.
+        """
+        from gaudi_launch.core.engines.install.environment import linked_python
+
+        prepared, here = self.prepared, self.prepared.machine is None
+        if self.plan.container is not None or not prepared.engine.needs_interpreter:
+            return self.plan
+        chosen = prepared.request.python is not None or prepared.engine.inner is not None
+        if is_elsewhere(prepared.request.python, here=here) or (chosen and not here):
+            return self.plan
+        if here:
+            try:
+                prepared.check_engine()
+                return self.plan
+            except LaunchError:
+                if chosen:
+                    raise
+        engine = prepared.engine.environment
+        python = linked_python(engine)
+        if not python.exists():
+            reporter.say(text("render.python_later", python=str(python), engine=engine))
+        return _with_program(self.plan, str(python))
+
+    @property
+    def container_name(self) -> str:
+        """Return the name in the form for containers."""
+        from gaudi_launch.core.render.plan_container import container_name
+
+        return container_name(self.name)
+
+    @property
+    def exported(self) -> dict[str, str]:
+        """Return the user's exported variables."""
+        return dict(self.prepared.request.environment)
+
+    def container(self, image: str | None, *, own_network: bool = False) -> Container:
+        """Return the plan as a container."""
+        from gaudi_launch.core.base import mirrors
+        from gaudi_launch.core.render.plan_container import container_of
+        from gaudi_launch.core.render.text import check_words
+
+        check_words(self.plan)
+        container = container_of(
+            self.plan,
+            self.prepared.host,
+            environment=self.exported,
+            image=image,
+            own_network=own_network,
+        )
+        if image is not None:
+            return container
+        return replace(container, image=mirrors.read().image(container.image))
+
+    def dockerfile(self, image: str | None) -> str | None:
+        """Return the text that builds the container's image.
+
+        Return None for a published or named image.
+        """
+        from gaudi_launch.core.base.mirrors import read
+        from gaudi_launch.core.engines.install.install_steps import SetupExtras, dockerfile
+        from gaudi_launch.core.engines.releases import release_of
+        from gaudi_launch.core.planning.placement import spans_groups
+
+        release = release_of(self.plan.engine.label, self.plan.engine.version)
+        if image is not None or release is None or self.plan.container is not None:
+            return None
+        if (
+            spans_groups(self.prepared.host, self.plan.placement.modules)
+            and release.bare_image is not None
+        ):
+            return dockerfile(release, SetupExtras(read(), scale_out=True))
+        if release.whole_image is not None:
+            return None
+        return dockerfile(release, SetupExtras(read()))
+
+
+def script(options: LaunchOptions, to: Destination, reporter: Reporter) -> RenderedFiles:
+    """Render a bash script that starts the engine. Raises LaunchError."""
+    from gaudi_launch.core.render.script import render
+
+    made = to_render(options, to, reporter, carries_files=True)
+    rendered = render(made.on_host(reporter), made.exported)
+    return _finish(made, "script", rendered, to, force=options.force)
+
+
+def docker(
+    options: LaunchOptions, image: str | None, to: Destination, reporter: Reporter
+) -> RenderedFiles:
+    """Render one ``docker run`` as a script. Raises LaunchError."""
+    from gaudi_launch.core.render.docker import render
+    from gaudi_launch.core.render.text import heading
+
+    made = to_render(options, to, reporter, carries_files=True)
+    head, files = heading(made.plan), made.plan.command.files
+    container = made.container(image)
+    _say_unpublished(made, container, reporter)
+    rendered = render(container, made.container_name, head, made.dockerfile(image), files)
+    return _finish(made, "docker", rendered, to, force=options.force)
+
+
+def compose(
+    options: LaunchOptions, image: str | None, to: Destination, reporter: Reporter
+) -> RenderedFiles:
+    """Render a compose file. Raises LaunchError."""
+    from gaudi_launch.core.render.compose import render
+    from gaudi_launch.core.render.text import heading
+
+    made = to_render(options, to, reporter)
+    container = made.container(image)
+    _say_unpublished(made, container, reporter)
+    rendered = render(container, made.container_name, heading(made.plan), made.dockerfile(image))
+    return _finish(made, "compose", rendered, to, force=options.force)
+
+
+def quadlet(
+    options: LaunchOptions, image: str | None, to: Destination, reporter: Reporter
+) -> RenderedFiles:
+    """Render a Quadlet unit. Raises LaunchError."""
+    from gaudi_launch.core.render.quadlet import render
+    from gaudi_launch.core.render.text import check_words, heading
+
+    made = to_render(options, to, reporter)
+    check_words(made.plan, for_systemd=True)
+    container = made.container(image)
+    _say_unpublished(made, container, reporter)
+    rendered = render(container, made.container_name, heading(made.plan), made.dockerfile(image))
+    return _finish(made, "quadlet", rendered, to, force=options.force)
+
+
+def systemd(
+    options: LaunchOptions, unit: SystemdOptions, to: Destination, reporter: Reporter
+) -> RenderedFiles:
+    """Render a systemd unit. Raises LaunchError."""
+    from gaudi_launch.core.render.systemd import render
+
+    made = to_render(options, to, reporter)
+    rendered = render(made.on_host(reporter), made.name, made.exported, unit_options(unit))
+    return _finish(made, "systemd", rendered, to, force=options.force)
+
+
+def ray_serve(options: LaunchOptions, to: Destination, reporter: Reporter) -> RenderedFiles:
+    """Render one model as a Serve config for a running Ray. Raises LaunchError."""
+    from gaudi_launch.core.engines.registry import is_ray
+    from gaudi_launch.core.launch.prepare import prepare
+    from gaudi_launch.core.render.rendered import Rendered
+    from gaudi_launch.core.render.text import comments, heading
+    from gaudi_launch.core.render.yaml_text import dump
+    from gaudi_launch.extensions.ray.config import for_running_ray
+    from gaudi_launch.extensions.ray.engine import IN_RAY, NAME, config_of
+
+    engine = options.engine or NAME
+    if not is_ray(engine):
+        raise LaunchError("ray.only_config", ExitCode.USAGE, found=engine)
+    _check_output_option(options)
+    plan = plan_in_ray(prepare(replace(_absolute_paths(options), engine=engine)))
+    for warning in plan.warnings:
+        reporter.say(warning.render())
+    document = for_running_ray(config_of(plan), plan.command.env, str(IN_RAY))
+    content = "\n".join(comments(heading(plan))) + "\n" + dump(document)
+    note = message("render.ray_serve", folder=str(IN_RAY))
+    return deliver(
+        Rendered({"serve.yaml": content}, notes=(note,)), "ray-serve", to, force=options.force
+    )
+
+
+def plan_in_ray(prepared: Prepared) -> Plan:
+    """Return the plan for the nodes of a Ray cluster. Raises LaunchError.
+
+    They do not have a bucket file, so the engine gets one of its strategies.
+    """
+    from gaudi_launch.core.launch.prepare import refuse_simulated
+
+    refuse_simulated(prepared)
+    return replace(prepared, request=replace(prepared.request, files_dir="")).plan()
+
+
+def check_ray_serve(path: Path) -> list[Message]:
+    """Return the settings of a Serve config that Ray silently ignores or refuses.
+
+    Raises LaunchError (USAGE) for a file that cannot be read.
+    """
+    from gaudi_launch.extensions.ray.config import read_yaml
+    from gaudi_launch.extensions.ray.schema import check
+
+    try:
+        content = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", None) or str(error)
+        raise LaunchError("ray.cannot_read", ExitCode.USAGE, path=str(path), why=why) from None
+    return check(read_yaml(content, str(path)))
+
+
+def unit_options(unit: SystemdOptions) -> UnitOptions:
+    """Return the options of a unit on this machine."""
+    from gaudi_launch.core.render.systemd import UnitOptions
+
+    owner = unit.run_as or _this_user()
+    return UnitOptions(
+        user=unit.user,
+        run_as=None if owner == "root" else owner,
+        launcher=_launcher() if unit.with_tuning else None,
+    )
+
+
+def _this_user() -> str:
+    """Return the user's name, or number without a name (in a container)."""
+    import os
+    import pwd
+
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return str(os.getuid())
+
+
+def _launcher() -> str:
+    """Return the path of this program."""
+    import shutil
+    import sys
+    from pathlib import Path
+
+    beside = Path(sys.executable).with_name("gaudi-launch")
+    return shutil.which("gaudi-launch") or str(beside)
+
+
+def to_render(
+    options: LaunchOptions,
+    to: Destination,
+    reporter: Reporter,
+    *,
+    carries_files: bool = False,
+    placement: Placement | None = None,
+) -> PlanToRender:
+    """Plan as ``plan`` does, with what a file needs.
+
+    That is absolute paths, a name, and the plan's files at their paths. ``carries_files``: the
+    rendered text writes those files itself. ``placement``: the cards, where they were chosen.
+    """
+    import shutil
+    from pathlib import Path
+
+    from gaudi_launch.core.launch.prepare import prepare, refuse_simulated
+    from gaudi_launch.core.render.text import with_exported, with_files
+    from gaudi_launch.core.services.listener import address
+    from gaudi_launch.core.services.state import store
+
+    if to.name is not None:
+        store.check_name(to.name)
+    _check_output_option(options)
+    wanted = _absolute_paths(options)
+    here = options.machine is None
+    prepared = prepare(wanted, in_image=here and is_elsewhere(options.python, here=True))
+    refuse_simulated(prepared)
+    plan = prepared.plan(placement)
+    plan = prepared.with_cache(plan)
+    if plan.command.files and to.output is None and not carries_files:
+        raise LaunchError("render.needs_folder", ExitCode.USAGE, count=len(plan.command.files))
+    program = shutil.which(plan.command.argv[0]) if here else None
+    plan = with_exported(_with_program(plan, program), prepared.request.environment)
+    files: Mapping[str, str] = {}
+    if not carries_files:
+        plan, files = with_files(plan, Path(to.output or ".").expanduser())
+    _host, port = address(plan.url)
+    choice = plan.placement.choice
+    if choice is not None:
+        reporter.say(choice.render())
+    for warning in plan.warnings:
+        reporter.say(warning.render())
+    name = to.name or store.default_name(prepared.model.name, str(port))
+    return PlanToRender(prepared, plan, name, dict(files))
+
+
+def _say_unpublished(made: PlanToRender, container: Container, reporter: Reporter) -> None:
+    """Report that a container's image must be built first, with the command."""
+    from gaudi_launch.core.engines.registry import setup_image
+
+    engine = made.plan.engine.name
+    if container.image == setup_image(engine):
+        reporter.say(text("render.build_first", image=container.image, engine=engine))
+
+
+def _check_output_option(options: LaunchOptions) -> None:
+    """Raise LaunchError (USAGE) for a path after -o.
+
+    Other programs use -o for the output path.
+    """
+
+    value = options.output_range
+    if value is not None and any(character.isalpha() or character in "/~" for character in value):
+        # 2k is a length
+        if value.lower().rstrip("km").replace(",", "").isdigit():
+            return
+        raise LaunchError("render.output_option", ExitCode.USAGE, found=value)
+
+
+def _absolute_paths(options: LaunchOptions) -> LaunchOptions:
+    """Return the options with absolute paths."""
+    from pathlib import Path
+
+    def absolute(path: str | None) -> str | None:
+        if path:
+            return str(Path(path).expanduser().absolute())
+        return path
+
+    model = options.model
+    if model and Path(model).expanduser().is_dir():
+        model = absolute(model)
+    return replace(
+        options,
+        model=model,
+        quant_config=absolute(options.quant_config),
+        cache_dir=absolute(options.cache_dir),
+    )
+
+
+def _with_program(plan: Plan, program: str | None) -> Plan:
+    """Return the plan with its interpreter's absolute path, if known."""
+    if program is None:
+        return plan
+    return replace(plan, command=replace(plan.command, argv=(program, *plan.command.argv[1:])))
+
+
+def _finish(
+    made: PlanToRender, target: str, rendered: Rendered, to: Destination, *, force: bool
+) -> RenderedFiles:
+    """Deliver the rendered text with the plan's files."""
+    complete = replace(rendered, files={**rendered.files, **made.files})
+    return deliver(complete, target, replace(to, name=made.name), force=force)
+
+
+def deliver(rendered: Rendered, target: str, to: Destination, *, force: bool) -> RenderedFiles:
+    """Write the rendered files if that is requested; the end of every target.
+
+    Raises LaunchError: several files and no folder for them (USAGE), or as `render.files.write`
+    does.
+    """
+    from gaudi_launch.core.render.written_files import write
+
+    written: list[Path] = []
+    if to.output is not None:
+        written = write(rendered, to.output, force=force)
+    elif len(rendered.files) > 1 and not to.several:
+        raise LaunchError(
+            "render.several", ExitCode.USAGE, target=target, files=", ".join(rendered.files)
+        )
+    return RenderedFiles(target, to.name or "", rendered, tuple(written))

@@ -1,0 +1,468 @@
+"""Test whether a server answers: its models, then one tiny completion.
+
+/health alone is not enough (an engine was seen healthy that failed at its first request). A model
+that generates nothing gets a request of its task. Proxies are bypassed: they would intercept
+127.0.0.1.
+
+The standard library alone: `cluster.readiness` sends this text to hosts without this package, and
+`ps`, `status` and the supervisor call it often, so they do not import requests (`http_client`
+does).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import logging
+import socket
+import ssl
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from http.client import HTTPConnection, HTTPResponse, HTTPSConnection
+from typing import Any
+from urllib.error import HTTPError, URLError
+from urllib.request import (
+    HTTPDefaultErrorHandler,
+    HTTPErrorProcessor,
+    HTTPHandler,
+    HTTPRedirectHandler,
+    HTTPSHandler,
+    OpenerDirector,
+    Request,
+    UnknownHandler,
+)
+
+from gaudi_launch.core.base.plain_json import plain_json
+
+_log = logging.getLogger(__name__)
+
+_MOST_BYTES = 1 << 20
+# a first chat of one token may compile a graph
+_CHAT_SECONDS = 60.0
+_NO_LIMIT = float("inf")
+CHAT = "/v1/chat/completions"
+
+# the stage of a server that answers under another name than the expected one
+OTHER = "other"
+# paths of servers that generate nothing, by task. The order matters: an embedding model also
+# answers scores at /rerank, and /pooling exists for every such model (vllm-project/vllm
+# 0.32.0:vllm/entrypoints/pooling/factories.py register_pooling_api_routers)
+POOLED = {"embed": "/v1/embeddings", "rerank": "/rerank", "pool": "/pooling"}
+
+
+@dataclass(frozen=True)
+class Readiness:
+    """The last stage that a server reached, and why not the next.
+
+    ``stage`` is connect, health, models, completion, ready, or `OTHER`. ``detail`` is the reason,
+    ``path`` where it answered a request.
+    """
+
+    ready: bool
+    stage: str
+    detail: str = ""
+    model: str | None = None
+    path: str = ""
+    no_chat: str = ""
+
+
+@dataclass(frozen=True)
+class ProbeResult:
+    """An answer; without one, ``trouble`` is the reason and the status 0."""
+
+    status: int
+    body: bytes
+    trouble: str | None = None
+
+    def why(self, path: str) -> str:
+        """Return the reason of a failure at this path."""
+        if self.trouble is None:
+            return f"{path}: {self.status}"
+        return self.trouble
+
+    @property
+    def document(self) -> Any:
+        try:
+            return plain_json(self.body)
+        except ValueError:
+            return None
+
+
+@dataclass(frozen=True)
+class _Server:
+    """A server to test; a request takes at most ``timeout`` seconds.
+
+    ``names``: it is the expected server only under one of them; () for any.
+    """
+
+    url: str
+    timeout: float
+    api_key: str | None
+    names: Sequence[str]
+
+    def ask(
+        self, path: str, question: dict[str, Any] | None = None, *, most: float = _NO_LIMIT
+    ) -> ProbeResult:
+        """Return the answer at a path, within ``most`` seconds."""
+        return ask(f"{self.url}{path}", min(self.timeout, most), self.api_key, question)
+
+
+def probe(
+    base_url: str,
+    *,
+    timeout: float = 5.0,
+    api_key: str | None = None,
+    complete: bool = True,
+    tgi: bool = False,
+    names: Sequence[str] = (),
+) -> Readiness:
+    """Test whether a server at ``base_url`` (no path) answers.
+
+    Never raises; the key is sent, never shown. ``tgi``: the server is TGI, whose paths are /info
+    and /generate. ``names``: it is the expected server only when it answers under one of them; ()
+    for any.
+    """
+    server = _Server(base_url, timeout, api_key, names)
+    health = server.ask("/health", most=5.0)
+    if health.trouble is not None:
+        return Readiness(False, "connect", health.trouble)
+    if health.status != 200:
+        return Readiness(False, "health", health.why("/health"))
+    if tgi:
+        return _probe_tgi(server, complete)
+    models = server.ask("/v1/models", most=10.0)
+    if models.status == 404:
+        return _probe_tgi(server, complete)
+    listed = _models(models.document)
+    if models.status != 200 or not listed:
+        return Readiness(False, "models", models.why("/v1/models"))
+    name = listed[0]
+    if names and not set(names) & set(listed):
+        return Readiness(False, OTHER, f"/v1/models: {name}", name)
+    if not complete:
+        return Readiness(True, "ready", "", name)
+    return _probe_completion(server, name)
+
+
+def _probe_completion(server: _Server, name: str) -> Readiness:
+    """Test one completion; a model that has none gets a request of its task."""
+    question = {"model": name, "prompt": "1", "max_tokens": 1, "temperature": 0}
+    answer = server.ask("/v1/completions", question)
+    if not_served(answer.status, answer.body):
+        return _probe_pooled(server, name)
+    if answer.status != 200 or not _holds(answer.document, "choices"):
+        return Readiness(False, "completion", answer.why("/v1/completions"), name)
+    return Readiness(True, "ready", "", name, "/v1/completions", _no_chat(server, name))
+
+
+def probe_health(base_url: str) -> Readiness:
+    """Test whether /health answers, which is all that a gateway needs to be ready.
+
+    No key is sent, so a certificate of any issuer will do. Never raises.
+    """
+    answer = ask(f"{base_url}/health", 5.0, verify=False)
+    if answer.trouble is not None:
+        return Readiness(False, "connect", answer.trouble)
+    if answer.status != 200:
+        return Readiness(False, "health", answer.why("/health"))
+    return Readiness(True, "ready", "", None, "/health")
+
+
+def _no_chat(server: _Server, name: str) -> str:
+    """Return the status and sentence with which the server refuses a chat, or "".
+
+    "" also where it does not answer. A model without a chat template has completions only;
+    deepseek_r1 was seen to refuse every chat of a model without its reasoning tokens.
+    """
+    question = {
+        "model": name,
+        "messages": [{"role": "user", "content": "1"}],
+        "max_tokens": 1,
+        "temperature": 0,
+    }
+    answer = server.ask(CHAT, question, most=_CHAT_SECONDS)
+    if answer.status < 400:
+        return ""
+    return f"{CHAT}: {answer.status} {_sentence(answer.document)}".strip()
+
+
+def _sentence(document: Any) -> str:
+    """Return an error's message by OpenAI's error.message, vLLM's or FastAPI's field."""
+    if not isinstance(document, dict):
+        return ""
+    for found in (document.get("error"), document.get("message"), document.get("detail")):
+        words = found
+        if isinstance(found, dict):
+            words = found.get("message")
+        if isinstance(words, str) and words.strip():
+            return "".join(
+                letter if letter.isprintable() else " " for letter in words.strip()[:300]
+            )
+    return ""
+
+
+def _probe_pooled(server: _Server, name: str) -> Readiness:
+    """Test an embedding, rerank or other pooling model.
+
+    The first task that the server knows must be answered.
+    """
+    for task, path in POOLED.items():
+        answer = server.ask(path, pooled_question(task, name, ("1", "1")))
+        if not_served(answer.status, answer.body):
+            continue
+        if answer.status != 200 or not _holds(answer.document, "data", "results"):
+            return Readiness(False, "completion", answer.why(path), name)
+        return Readiness(True, "ready", "", name, path)
+    # chat, speech or images alone: it is enough that the model is listed
+    return Readiness(True, "ready", "no completions", name)
+
+
+def pooled_question(task: str, model: str, texts: Sequence[str]) -> dict[str, Any]:
+    """Return the request for a task of POOLED.
+
+    To a reranker, the first text is the query for the others.
+    """
+    if task == "rerank":
+        return {"model": model, "query": texts[0], "documents": list(texts[1:])}
+    return {"model": model, "input": list(texts)}
+
+
+def not_served(status: int, body: bytes) -> bool:
+    """Return True if the server answers that the model does not support the request.
+
+    vLLM leaves the path out, or answers "The model does not support ... API" with status 501
+    (vllm-project/vllm 0.32.0:vllm/entrypoints/pooling/factories.py,
+    entrypoints/serve/exception_handling/error_response.py) or 400
+    (HabanaAI/vllm-fork@0716b306:vllm/entrypoints/openai/api_server.py).
+    """
+    return status in (404, 405, 501) or (status == 400 and b"does not support" in body)
+
+
+def true_status(status: int, body: bytes) -> int:
+    """Return the status of an answer, also of an error that came with 200.
+
+    The forks return an error object with 200 for a request that their model does not support
+    (HabanaAI/vllm-fork@17a7946f4:vllm/entrypoints/openai/api_server.py create_completion); its code
+    is the intended status.
+    """
+    if status != 200 or b'"error"' not in body[:100]:
+        return status
+    try:
+        found = plain_json(body)
+    except ValueError:
+        return status
+    code = None
+    if isinstance(found, dict) and found.get("object") == "error":
+        code = found.get("code")
+    if isinstance(code, int) and 400 <= code < 600:
+        return code
+    return status
+
+
+def _probe_tgi(server: _Server, complete: bool) -> Readiness:
+    """Test TGI, and servers without /v1/models.
+
+    /info names the model, /generate answers.
+    """
+    info = server.ask("/info", most=10.0)
+    if info.status != 200 or not isinstance(info.document, dict):
+        return Readiness(False, "models", "neither /v1/models nor /info")
+    name = str(info.document.get("model_id", "")) or None
+    if server.names and name is not None and not _same_model(name, server.names):
+        return Readiness(False, OTHER, f"/info: {name}", name)
+    if not complete:
+        return Readiness(True, "ready", "", name)
+    question = {"inputs": "1", "parameters": {"max_new_tokens": 1}}
+    answer = server.ask("/generate", question)
+    found = answer.document
+    # an image's server gets a text request as well; the answer may be empty, but must exist
+    is_text = isinstance(found, dict) and isinstance(found.get("generated_text"), str)
+    if answer.status != 200 or not is_text:
+        return Readiness(False, "completion", answer.why("/generate"), name)
+    return Readiness(True, "ready", "", name, "/generate")
+
+
+def _same_model(found: str, names: Sequence[str]) -> bool:
+    """Compare the last parts alone.
+
+    TGI may show a repository's present name for an older one (assumed).
+    """
+    last = {name.rstrip("/").rpartition("/")[2].lower() for name in names}
+    return found.rstrip("/").rpartition("/")[2].lower() in last
+
+
+class _NoRedirect(HTTPRedirectHandler):
+    """Treats a redirect as the answer, never followed: it would leak the API key."""
+
+    def redirect_request(self, *_: Any) -> None:
+        return None
+
+
+def ask(
+    url: str,
+    timeout: float,
+    api_key: str | None = None,
+    question: dict[str, Any] | None = None,
+    most_bytes: int = _MOST_BYTES,
+    verify: bool = True,
+) -> ProbeResult:
+    """Send one request, a POST with a ``question``; return the answer of any status.
+
+    Proxies are bypassed and redirects not followed; it takes ``timeout`` seconds at most, however
+    slowly the server sends; ``most_bytes`` of the body are read. ``verify`` False: the certificate
+    is not checked.
+    """
+    headers: dict[str, str] = {}
+    body = None
+    if question is not None:
+        headers["Content-Type"] = "application/json"
+        body = json.dumps(question).encode()
+    if api_key:
+        headers["Authorization"] = f"Bearer {api_key}"
+    limit = _Limit()
+    timer = threading.Timer(timeout, limit.cut)
+    timer.daemon = True
+    timer.start()
+    try:
+        request = Request(url, data=body, headers=headers)
+        answer = _exchange(_opener(url, limit, verify), request, timeout, most_bytes)
+    finally:
+        timer.cancel()
+    if limit.over:
+        # a truncated answer may look complete
+        return _failed("timed out")
+    return answer
+
+
+def _failed(reason: str) -> ProbeResult:
+    return ProbeResult(0, b"", reason)
+
+
+def _exchange(
+    opener: OpenerDirector, request: Request, timeout: float, most_bytes: int
+) -> ProbeResult:
+    try:
+        with opener.open(request, timeout=timeout) as response:
+            body = response.read(most_bytes)
+            return ProbeResult(true_status(response.status, body), body)
+    except HTTPError as error:
+        with error:
+            return ProbeResult(error.code, error.read(most_bytes))
+    except URLError as error:
+        return _failed(str(error.reason))
+    except (OSError, ValueError) as error:
+        return _failed(str(error) or type(error).__name__)
+    except Exception as error:
+        # http.client raises its own errors for answers that are not HTTP
+        return _failed(type(error).__name__)
+
+
+class _Limit:
+    """Ends a request after its time; a socket's timeout restarts with every byte."""
+
+    def __init__(self) -> None:
+        self.over = False
+        self._lock = threading.Lock()
+        self._socket: socket.socket | None = None
+
+    def watch(self, connected: socket.socket) -> None:
+        with self._lock:
+            self._socket = connected
+            if self.over:
+                self._shut()
+
+    def cut(self) -> None:
+        with self._lock:
+            self.over = True
+            self._shut()
+
+    def _shut(self) -> None:
+        if self._socket is not None:
+            with contextlib.suppress(OSError):
+                self._socket.shutdown(socket.SHUT_RDWR)
+
+
+def _opener(url: str, limit: _Limit, verify: bool) -> OpenerDirector:
+    """Return an opener without proxies and redirects.
+
+    Certificates are read for https only, which takes longer than a local answer.
+    """
+
+    context = None
+    if not verify:
+        context = _unverified()
+
+    class Connection(HTTPConnection):
+        def connect(self) -> None:
+            super().connect()
+            limit.watch(self.sock)
+
+    class SecureConnection(HTTPSConnection):
+        def connect(self) -> None:
+            super().connect()
+            limit.watch(self.sock)
+
+    class Handler(HTTPHandler):
+        def http_open(self, request: Request) -> HTTPResponse:
+            return self.do_open(Connection, request)
+
+    class SecureHandler(HTTPSHandler):
+        def https_open(self, request: Request) -> HTTPResponse:
+            return self.do_open(SecureConnection, request, context=context)
+
+    opener = OpenerDirector()
+    for handler in (
+        Handler,
+        HTTPDefaultErrorHandler,
+        HTTPErrorProcessor,
+        UnknownHandler,
+        _NoRedirect,
+    ):
+        opener.add_handler(handler())
+    if url.lower().startswith("https:"):
+        opener.add_handler(SecureHandler(context=context))
+    return opener
+
+
+def _unverified() -> ssl.SSLContext:
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+def _models(document: Any) -> list[str]:
+    """Return the names of a list of models; [] where it is not one."""
+    try:
+        return [str(entry["id"]) for entry in document["data"]]
+    except (KeyError, TypeError):
+        return []
+
+
+def _holds(document: Any, *names: str) -> bool:
+    """Return True if it has one of these fields, and it is not empty."""
+    return isinstance(document, dict) and any(document.get(name) for name in names)
+
+
+def port_free(host: str, port: int) -> bool:
+    """Return True if a server could listen there now.
+
+    Raises OSError when none ever could: no such address here, no such port.
+    """
+    if not 0 <= port <= 65535:
+        raise OSError(errno.EINVAL, "a port is 0 to 65535")
+    family = socket.AF_INET
+    if ":" in host:
+        family = socket.AF_INET6
+    with socket.socket(family, socket.SOCK_STREAM) as trial:
+        trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            trial.bind((host, port))
+        except OSError as error:
+            # also a port that needs more rights cannot be used
+            if error.errno in (errno.EADDRINUSE, errno.EACCES):
+                return False
+            raise
+    return True

@@ -1,0 +1,237 @@
+"""Engine processes whose launcher has ended.
+
+They are recognised by the mark in their environment (proc_pid_environ(5)), or by the service's log
+that they write to: vLLM's core and workers, which use the cards, set a title, which overwrites
+their environment as /proc shows it (py-setproctitle; seen with vLLM's CPU build).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from gaudi_launch.core.base.messages import Message, message
+from gaudi_launch.core.services.process.lineage import Above, above, seen_by, shares_our_files
+from gaudi_launch.core.services.state import identity
+from gaudi_launch.core.services.state.identity import Identity
+from gaudi_launch.core.services.state.registry import Held, LockAnswer, ask_lock
+from gaudi_launch.core.services.state.store import is_name
+
+# the folder of a service, in the environment of all processes of its engine
+MARK = "GAUDI_LAUNCH_SERVICE"
+_MOST_ENVIRON = 1 << 20
+_PATIENCE_SECONDS = 10.0
+
+
+@dataclass(frozen=True)
+class Orphan:
+    """One process.
+
+    ``service`` is the folder of the service that it belongs to, as the process sees it. ``doubt``
+    is the reason why it is unknown whether its launcher runs; None: it has ended. ``elsewhere``:
+    the process sees other files than this one, as in a container.
+    """
+
+    process: Identity
+    command: str
+    service: str
+    doubt: Message | None = None
+    elsewhere: bool = False
+
+    def to_json(self) -> dict[str, object]:
+        document: dict[str, object] = {
+            "pid": self.process.pid,
+            "command": self.command,
+            "service": Path(self.service).name,
+            "folder": self.service,
+        }
+        if self.doubt is not None:
+            document["reason"] = self.doubt.render()
+        return document
+
+
+@dataclass(frozen=True)
+class Lost:
+    """Processes whose launcher is ``dead``, and those where it is ``unsure``.
+
+    Both are in pid order.
+    """
+
+    dead: tuple[Orphan, ...] = ()
+    unsure: tuple[Orphan, ...] = ()
+
+
+def orphans(folder: Path | None = None) -> list[Orphan]:
+    """Return the running processes of services whose launcher has ended.
+
+    Of one service or of all.
+    """
+    return list(look(folder).dead)
+
+
+def look(folder: Path | None = None) -> Lost:
+    """Find the running processes of a service's engine without a visible launcher.
+
+    Only processes whose environment this user may read are seen: this user's, or all as root.
+    ``folder`` limits it to one service of this user.
+    """
+    found = []
+    for pid, service in _marked():
+        if folder is not None and not is_of(pid, service, folder):
+            continue
+        orphan = _judge(pid, service)
+        if orphan is not None:
+            found.append(orphan)
+    found.sort(key=lambda orphan: orphan.process.pid)
+    dead = tuple(orphan for orphan in found if orphan.doubt is None)
+    return Lost(dead, tuple(orphan for orphan in found if orphan.doubt is not None))
+
+
+def _judge(pid: int, service: str) -> Orphan | None:
+    """Return the process with the known facts of its launcher.
+
+    Return None when the launcher is running, or the process is gone. A launcher has ended only when
+    its lock is free and no launcher is above the process.
+    """
+    answer = _ask_lock(pid, service)
+    if answer.held is Held.HELD:
+        return None
+    ancestors = above(pid)
+    if answer.held is Held.UNKNOWN and ancestors is Above.LAUNCHER:
+        return None
+    who = identity.of(pid)
+    if who is None:
+        return None
+    elsewhere = _is_elsewhere(pid)
+    why = doubt(service, answer, ancestors, elsewhere=elsewhere)
+    return Orphan(who, _command(pid), service, why, elsewhere)
+
+
+def _ask_lock(pid: int, service: str) -> LockAnswer:
+    """Read the lock of a service's folder where the process sees it."""
+    try:
+        return ask_lock(seen_by(pid, Path(service)))
+    except OSError as error:
+        return LockAnswer(Held.UNKNOWN, error.strerror or str(error))
+
+
+def doubt(service: str, answer: LockAnswer, ancestors: Above, *, elsewhere: bool) -> Message | None:
+    """Return the reason why it is unknown whether a process's launcher runs.
+
+    Return None where it has ended. ``answer`` is not "held": that is a running launcher.
+    """
+    if answer.held is Held.UNKNOWN:
+        return message("services.doubt_lock", path=service, why=answer.why)
+    if ancestors is Above.LAUNCHER:
+        return message("services.doubt_launcher")
+    # a free lock among our own files is that of the launcher
+    if ancestors is Above.HIDDEN and elsewhere:
+        return message("services.doubt_hidden")
+    return None
+
+
+def _is_elsewhere(pid: int) -> bool:
+    try:
+        return not shares_our_files(pid)
+    except OSError:
+        return True
+
+
+def is_of(pid: int, service: str, folder: Path) -> bool:
+    """Return True if the folder that a process names is this folder.
+
+    Equal paths alone prove nothing.
+    """
+    try:
+        return seen_by(pid, Path(service)).samefile(folder)
+    except OSError:
+        return False
+
+
+def _marked() -> Iterator[tuple[int, str]]:
+    """Yield the processes of services, with the service's folder."""
+    for entry in os.scandir("/proc"):
+        if not entry.name.isdigit() or int(entry.name) == os.getpid():
+            continue
+        service = service_of(int(entry.name))
+        if service is not None:
+            yield int(entry.name), service
+
+
+def service_of(pid: int) -> str | None:
+    """Return the folder of a process's service, as the process sees it, or None."""
+    return _by_environment(f"/proc/{pid}") or _by_log(pid)
+
+
+def _by_environment(process: str) -> str | None:
+    mark = f"{MARK}=".encode()
+    try:
+        with Path(process, "environ").open("rb") as file:
+            content = file.read(_MOST_ENVIRON)
+    except OSError:
+        return None
+    words = content.split(b"\0") if mark in content else []
+    return next((os.fsdecode(word[len(mark) :]) for word in words if word.startswith(mark)), None)
+
+
+def _by_log(pid: int) -> str | None:
+    """Return the service to whose log its output or its errors go."""
+    for number in (1, 2):
+        try:
+            target = Path(f"/proc/{pid}/fd/{number}").readlink()
+        except OSError:
+            continue
+        # a log that was renamed for a later run is .1
+        if target.name.removesuffix(".1") != "engine.log" or not is_name(target.parent.name):
+            continue
+        folder = target.parent
+        if folder.parent.name == "services" and _has_state(pid, folder):
+            return str(folder)
+    return None
+
+
+def _has_state(pid: int, folder: Path) -> bool:
+    try:
+        return (seen_by(pid, folder) / "state.json").is_file()
+    except OSError:
+        return False
+
+
+def _command(pid: int) -> str:
+    try:
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().rstrip(b"\0").split(b"\0")
+    except OSError:
+        return "?"
+    return (
+        re.sub(r"[^\x20-\x7e]", "?", b" ".join(words).decode("utf-8", errors="replace"))[:200]
+        or "?"
+    )
+
+
+def end(found: Iterable[Orphan]) -> list[Orphan]:
+    """End exactly these: SIGTERM, wait, SIGKILL; return those that remain."""
+    waiting = [orphan for orphan in found if _send(orphan, signal.SIGTERM)]
+    waiting = _wait(waiting, _PATIENCE_SECONDS)
+    waiting = [orphan for orphan in waiting if _send(orphan, signal.SIGKILL)]
+    return _wait(waiting, _PATIENCE_SECONDS)
+
+
+def _send(orphan: Orphan, number: signal.Signals) -> bool:
+    with contextlib.suppress(PermissionError):
+        return orphan.process.send(number)
+    return True
+
+
+def _wait(waiting: list[Orphan], seconds: float) -> list[Orphan]:
+    deadline = time.monotonic() + seconds
+    while waiting and time.monotonic() < deadline:
+        waiting = [orphan for orphan in waiting if orphan.process.alive]
+        if waiting:
+            time.sleep(0.05)
+    return waiting

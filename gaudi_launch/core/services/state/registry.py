@@ -1,0 +1,274 @@
+"""Find the services of this user on this machine, and whether they are running."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+from gaudi_launch.core.base import locks
+from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.core.base.json_values import array
+from gaudi_launch.core.base.messages import catalogue, language, text
+from gaudi_launch.core.base.paths import machine_root
+from gaudi_launch.core.host import card_locks
+from gaudi_launch.core.services.diagnosis.endings import ended
+from gaudi_launch.core.services.state import store
+from gaudi_launch.core.services.state.identity import Identity, boot_id
+
+_log = logging.getLogger(__name__)
+
+_LOCK = "lock"
+ENDED = ("stopped", "failed")
+
+
+class Held(Enum):
+    """The state of the lock of a service's folder."""
+
+    HELD = "held"
+    FREE = "free"
+    UNKNOWN = "cannot tell"
+
+
+# by whether the lock is taken
+_HELD = {True: Held.HELD, False: Held.FREE}
+
+
+@dataclass(frozen=True)
+class LockAnswer:
+    """An answer of the lock.
+
+    ``why`` is the system's reason where it cannot be inspected.
+    """
+
+    held: Held
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class ServiceRecord:
+    """One service as its folder shows it.
+
+    ``alive``: its launcher has locked the folder, whatever pids indicate.
+    """
+
+    name: str
+    folder: Path
+    state: Mapping[str, Any]
+    alive: bool
+
+    @property
+    def phase(self) -> str:
+        """Return the phase of the service.
+
+        ``lost`` when its launcher ended without a message (killed, or the machine went down).
+        """
+        phase = str(self.state.get("phase", "start"))
+        if self.alive:
+            return phase
+        if phase in ENDED and "outcome" in self.state:
+            return phase
+        return "lost"
+
+    @property
+    def launcher(self) -> Identity | None:
+        return Identity.from_json(self.state.get("launcher"))
+
+    @property
+    def rebooted(self) -> bool:
+        """Return True if the machine was rebooted since the service began."""
+        now = boot_id()
+        return self.launcher is not None and now != "" and self.launcher.boot != now
+
+    @property
+    def error(self) -> str:
+        """Return why its last run failed, in the reader's language; "" without a failure."""
+        known = str(self.state.get("error_id") or "")
+        # the record has no values for the places of a text
+        if known in catalogue(language()) and "{" not in catalogue(language())[known]:
+            return text(known)
+        recorded = str(self.state.get("error") or self.state.get("detail") or "")
+        status = self.state.get("status")
+        failed = self.state.get("outcome") == "died" or (self.alive and self.state.get("restarts"))
+        if not recorded and failed and isinstance(status, int):
+            return ended("died", status)
+        return recorded
+
+    @property
+    def url(self) -> str:
+        return str(self.state.get("url", ""))
+
+    @property
+    def modules(self) -> tuple[int, ...]:
+        return tuple(m for m in array(self.state.get("modules")) if isinstance(m, int))
+
+
+def services() -> list[ServiceRecord]:
+    """Return every service of this user, the running ones first, then by name."""
+    return RecordCache().services()
+
+
+def _names() -> list[str]:
+    """Return the folders of this user's services, by name."""
+    try:
+        return sorted(entry.name for entry in os.scandir(store.services_dir()) if entry.is_dir())
+    except OSError as error:
+        _log.debug("no services are listed: %s", error)
+        return []
+
+
+def find(name: str) -> ServiceRecord:
+    """Return the service of this name.
+
+    Raises LaunchError: USAGE, naming the existing ones, or the user whose service it is; FAILED
+    for a record of another user among this user's.
+    """
+    service = read(name)
+    if service is None:
+        _check_other_users(name)
+        known = ", ".join(service.name for service in services()) or "-"
+        raise LaunchError("services.unknown", ExitCode.USAGE, found=name, known=known)
+    return service
+
+
+def _check_other_users(name: str) -> None:
+    """Raise LaunchError (USAGE) where another user runs a service of this name."""
+    other = card_locks.read_services(machine_root()).get(name)
+    if other is not None and other.user != card_locks.user_name():
+        raise LaunchError(
+            "services.other_user", ExitCode.USAGE, name=name, user=other.user, pid=other.pid
+        )
+
+
+def _read_own(name: str) -> ServiceRecord | None:
+    """Return the service of this name; None also where another user wrote its record."""
+    try:
+        return read(name)
+    except LaunchError as error:
+        _log.debug("a service is not listed: %s", error)
+        return None
+
+
+def read(name: str) -> ServiceRecord | None:
+    """Return the service of this name, None when there is none.
+
+    Raises LaunchError (FAILED) for a record of another user, as sudo with this user's HOME leaves.
+    """
+    if not store.is_name(name):
+        return None
+    folder = store.services_dir() / name
+    document = store.read(folder, "state.json")
+    if document is None:
+        if not _exists(folder / "state.json"):
+            return None
+        # a damaged file hides no service: its lock still shows whether it is running
+        document = {}
+    launcher = Identity.from_json(document.get("launcher"))
+    return ServiceRecord(name, folder, document, runs(folder, launcher))
+
+
+def _exists(path: Path) -> bool:
+    """Return whether a record exists.
+
+    Raises LaunchError (FAILED) for one of another user.
+    """
+    try:
+        return path.is_file()
+    except PermissionError:
+        folder = path.parent
+        raise LaunchError(
+            "services.foreign_record",
+            ExitCode.FAILED,
+            name=folder.name,
+            path=str(folder),
+            user=card_locks.user_name(folder.lstat().st_uid),
+        ) from None
+
+
+def ask_lock(folder: Path) -> LockAnswer:
+    """Return whether a launcher has locked a service's folder, without locking it."""
+    try:
+        handle = os.open(folder / _LOCK, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        return LockAnswer(Held.UNKNOWN, error.strerror or str(error))
+    try:
+        return LockAnswer(_HELD[locks.is_ofd_locked(handle)])
+    except OSError as error:
+        return LockAnswer(Held.UNKNOWN, error.strerror or str(error))
+    finally:
+        os.close(handle)
+
+
+def runs(folder: Path, launcher: Identity | None = None) -> bool:
+    """Return True if a service's launcher runs.
+
+    Shown by its lock, else by the process that its state names. ``launcher`` is that process where
+    the caller knows it.
+    """
+    held = ask_lock(folder).held
+    if held is not Held.UNKNOWN:
+        return held is Held.HELD
+    if launcher is None:
+        launcher = Identity.from_json((store.read(folder, "state.json") or {}).get("launcher"))
+    return launcher is not None and launcher.alive
+
+
+@contextlib.contextmanager
+def hold(name: str) -> Iterator[int]:
+    """Create the service's folder and lock it.
+
+    The handle may be passed to another process of this program. Raises LaunchError (USAGE) when a
+    service of this name runs.
+    """
+    handle = store.open_lock(store.make_dir(name) / _LOCK)
+    try:
+        if not locks.try_ofd(handle):
+            raise LaunchError("services.name_taken", ExitCode.USAGE, name=name)
+        yield handle
+    finally:
+        os.close(handle)
+
+
+_Stamp = tuple[int, int, int]
+
+
+@dataclass
+class RecordCache:
+    """The services of this user, with the stamp of each state file."""
+
+    _known: dict[str, tuple[_Stamp, ServiceRecord]] = field(default_factory=dict)
+
+    def services(self) -> list[ServiceRecord]:
+        """Return every service, the running ones first, then by name."""
+        names = _names()
+        for name in self._known.keys() - set(names):
+            del self._known[name]
+        found = [record for record in map(self._read, names) if record is not None]
+        return sorted(found, key=lambda record: not record.alive)
+
+    def _read(self, name: str) -> ServiceRecord | None:
+        folder = store.services_dir() / name
+        stamp = _stamp(folder / "state.json")
+        known = self._known.get(name)
+        if known is not None and stamp is not None and known[0] == stamp:
+            record = known[1]
+            return replace(record, alive=runs(folder, record.launcher))
+        record_now = _read_own(name)
+        if record_now is not None and stamp is not None:
+            self._known[name] = (stamp, record_now)
+        return record_now
+
+
+def _stamp(path: Path) -> _Stamp | None:
+    """Return what changes when a file is replaced or written; None without a file."""
+    try:
+        status = path.stat()
+    except OSError as error:
+        _log.debug("the state is not read: %s", error)
+        return None
+    return status.st_mtime_ns, status.st_ino, status.st_size

@@ -1,1 +1,0 @@
-"""Programs that run in an engine's own interpreter: only the standard library."""

@@ -1,0 +1,1 @@
+"""Commands, engines and targets that can be left out; none imports another."""

@@ -1,0 +1,124 @@
+"""``gaudi-launch chat``: chat with a server in the terminal."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from gaudi_launch.cli.command_app import CommandApp
+from gaudi_launch.core.base.messages import text
+from gaudi_launch.extensions.bench.chat_options import (
+    MODEL,
+    SERVER,
+    SYSTEM,
+    TEMPERATURE,
+    TIMEOUT,
+    TOKENS,
+    read,
+)
+
+if TYPE_CHECKING:
+    from gaudi_launch.core.services.endpoint import Target
+    from gaudi_launch.extensions.bench.conversation import Conversation
+
+app = CommandApp()
+
+_MOST_QUESTION = 4 << 20
+
+
+@app.command()
+def chat(
+    server: str = SERVER,
+    system: str = SYSTEM,
+    model: str | None = MODEL,
+    tokens: str | None = TOKENS,
+    temperature: str | None = TEMPERATURE,
+    timeout: str = TIMEOUT,
+) -> None:
+    """Chat with a server. Ctrl-C stops the answer, Ctrl-D ends the chat; /reset clears the history.
+
+    From a pipe, the input is one question, and only the answer is written. The key, if one is
+    needed, comes from VLLM_API_KEY.
+    """
+    asked = read(server, model, system, tokens, temperature, timeout)
+    talking = asked.begin()
+    if sys.stdin.isatty():
+        _talk(talking, asked.target)
+    else:
+        _once(talking, asked.target)
+
+
+def _once(talking: Conversation, found: Target) -> None:
+    """Answer one question from a pipe."""
+    from gaudi_launch.core.base.errors import ExitCode, LaunchError
+    from gaudi_launch.extensions.bench.client import ServerError
+    from gaudi_launch.extensions.bench.conversation import answer
+    from gaudi_launch.extensions.bench.run import problem
+
+    question = sys.stdin.buffer.read(_MOST_QUESTION).decode("utf-8", errors="replace").strip()
+    if not question:
+        raise LaunchError("measure.no_question", ExitCode.USAGE)
+    try:
+        reply = answer(talking, question, _Writer(thoughts=False))
+    except ServerError as error:
+        raise problem(error, found.url) from None
+    print(flush=True)
+    if reply is None:
+        raise KeyboardInterrupt
+
+
+def _talk(talking: Conversation, found: Target) -> None:
+    """Read questions and show answers until Ctrl-D."""
+    import contextlib
+
+    from gaudi_launch.extensions.bench.client import ServerError
+    from gaudi_launch.extensions.bench.conversation import answer
+
+    with contextlib.suppress(ImportError):
+        # line editing and the up arrow for input()
+        import readline  # noqa: F401
+    print(text("measure.chat_begin", model=talking.served.model, url=found.url))
+    while True:
+        try:
+            words = input("> ").strip()
+        except EOFError:
+            return print()
+        except KeyboardInterrupt:
+            print("\n" + text("measure.chat_end_hint"))
+            continue
+        if words == "/reset":
+            talking.reset()
+            print(text("measure.chat_reset"))
+        elif words.startswith("/"):
+            print(text("measure.chat_unknown", found=words.split()[0]))
+        elif words:
+            try:
+                reply = answer(talking, words, _Writer(thoughts=True))
+            except ServerError as error:
+                print("\n" + text(error.sentence, why=error.detail, status=error.status))
+            else:
+                print("\n" if reply is not None else "\n" + text("measure.chat_cut") + "\n")
+
+
+class _Writer:
+    """Writes an answer as it arrives; thoughts in grey on a terminal, or not at all."""
+
+    def __init__(self, thoughts: bool) -> None:
+        import os
+
+        self._thoughts = thoughts
+        self._grey = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+        self._thinking = False
+
+    def __call__(self, words: str, thought: bool) -> None:
+        from gaudi_launch.extensions.bench.conversation import clean
+
+        if thought and not self._thoughts:
+            return
+        mark = ""
+        if thought != self._thinking:
+            self._thinking = thought
+            grey = "\x1b[90m" if thought else "\x1b[0m"
+            mark = (grey if self._grey else "") + ("" if thought else "\n\n")
+        sys.stdout.write(mark + clean(words))
+        sys.stdout.flush()

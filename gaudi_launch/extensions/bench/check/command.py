@@ -1,0 +1,50 @@
+"""``gaudi-launch check``: test whether a server answers, streams, and how fast."""
+
+from __future__ import annotations
+
+import typer
+
+from gaudi_launch.cli.command_app import CommandApp
+
+app = CommandApp()
+
+
+@app.command()
+def check(
+    server: str = typer.Argument(
+        ..., metavar="URL|NAME", help="A server's address, or a service's name."
+    ),
+    model: str | None = typer.Option(
+        None, "--model", help="The model's name in requests (default: the first)."
+    ),
+    long: str | None = typer.Option(
+        None,
+        "--long",
+        metavar="TOKENS",
+        help="Length of the long prompt (default: the plan's bucket edge).",
+    ),
+    timeout: str = typer.Option(
+        "120", "--patience", metavar="TIME", help="Timeout without data of the server: 90, 5m."
+    ),
+    as_json: bool = typer.Option(False, "--json", help="One JSON object on stdout."),
+) -> None:
+    """Test a server: models, chat, streaming, a long prompt, tokens per second.
+
+    The key, if one is needed, comes from VLLM_API_KEY. Exit code 1: unreachable or refused; 4: the
+    engine failed.
+    """
+    import asyncio
+
+    from gaudi_launch.core.planning.parse import number, seconds
+    from gaudi_launch.core.services.endpoint import api_key, target
+    from gaudi_launch.extensions.bench.check import checks, view
+    from gaudi_launch.extensions.bench.client import Client
+
+    found = target(server)
+    wanted = number("--long", long, most=10**7) if long is not None else None
+    client = Client(found.url, api_key=api_key(), timeout=seconds("--patience", timeout))
+    said = (lambda row: None) if as_json else view.tell
+    rows = asyncio.run(checks.check(client, found, said, long=wanted, model=model))
+    code = checks.exit_code(rows)
+    view.show(found, rows, as_json)
+    raise typer.Exit(int(code))

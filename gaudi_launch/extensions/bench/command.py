@@ -1,0 +1,102 @@
+"""``gaudi-launch bench``: measure a server under load, save and compare runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import typer
+
+from gaudi_launch.cli.command_app import CommandApp
+from gaudi_launch.cli.record_options import RecordCommand, record
+from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.extensions.bench.case import BenchOptions
+
+app = CommandApp()
+
+_SHOW = "Output"
+_Bench = record(BenchOptions())
+
+
+@app.command(cls=RecordCommand)
+def bench(
+    words: list[str] = typer.Argument(
+        None,
+        metavar="URL|NAME | compare A B | FILE...",
+        help="A server; two saved runs to compare; with --learn files.",
+    ),
+    given: BenchOptions = _Bench,
+    learn: bool = typer.Option(
+        False,
+        "--learn",
+        help="Correct predictions by this run, or by files: saved runs, results of vllm bench "
+        "serve, logs, /metrics pages.",
+        rich_help_panel=_SHOW,
+    ),
+    learned: bool = typer.Option(
+        False, "--learned", help="Print the learned constants.", rich_help_panel=_SHOW
+    ),
+    unlearn: bool = typer.Option(
+        False, "--unlearn", help="Return to the shipped constants.", rich_help_panel=_SHOW
+    ),
+    plot: Path | None = typer.Option(
+        None,
+        "--plot",
+        metavar="FILE.png|.svg",
+        help="With compare: draw both runs to this file.",
+        rich_help_panel=_SHOW,
+    ),
+    as_json: bool = typer.Option(
+        False, "--json", help="Print one JSON object.", rich_help_panel=_SHOW
+    ),
+) -> None:
+    """Measure a server: TTFT, TPOT and tokens per second, with percentiles.
+
+    With --trace or --rate each request is sent at its own time, however slow the answers are, and
+    latencies count from that time. Ctrl-C stops early and keeps the results. 'bench compare A B'
+    shows the differences.
+
+    With --learn each command predicts by the measurements of this host. 'bench --learn run.json'
+    measures nothing; 'bench NAME --learn engine.log' names the service of a file. A few runs move
+    the shipped constants little, and a run that does not fit the others is left out.
+
+    A trace is CSV with a header line, or JSON lines, also as .gz. Columns: timestamp (seconds, or a
+    date; without it one request per second), input_tokens, output_tokens. Other names of these
+    columns: docs/traces.md.
+    """
+    from gaudi_launch.extensions.bench import case as use_case
+    from gaudi_launch.extensions.bench import view
+
+    words = list(words or ())
+    if learn or learned or unlearn:
+        # the constants are fitted with numpy
+        from gaudi_launch.core.predict.learned import read_learned
+        from gaudi_launch.extensions.bench import learn as bench_learn
+
+        if learned or unlearn:
+            if words or [learn, learned, unlearn].count(True) != 1:
+                raise LaunchError("learn.alone", ExitCode.USAGE)
+            if unlearn:
+                bench_learn.unlearn()
+            view.show_learned(read_learned(), as_json)
+            return
+        service, files = bench_learn.service_and_files(words)
+        if files:
+            view.show_learning(bench_learn.learn(files, service), as_json)
+            return
+    elif words and words[0] == "compare" and len(words) > 1:
+        view.show_comparison(*use_case.comparison(words[1:], plot), as_json)
+        return
+    if plot is not None:
+        raise LaunchError("measure.plot_compare", ExitCode.USAGE)
+    case = use_case.prepare(words, given)
+    view.show_differences(case.differences)
+    if case.tool == use_case.PRINTED_ONLY:
+        view.show_benchmarker(use_case.benchmarker_command(case), as_json)
+        return
+    with view.Watching(quiet=as_json or not case.with_our_client) as watching:
+        outcome = use_case.measure(case, watching)
+    report = use_case.kept(case, outcome)
+    if learn:
+        report = bench_learn.with_learned(report)
+    view.show_report(report, as_json)
+    raise typer.Exit(int(outcome.exit_code))

@@ -1,0 +1,1 @@
+"""Start and measure the best few plans."""

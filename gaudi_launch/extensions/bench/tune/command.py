@@ -1,0 +1,51 @@
+"""``gaudi-launch tune``: start candidate plans, measure them, keep the best."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import typer
+
+from gaudi_launch.cli.command_app import CommandApp
+from gaudi_launch.cli.options import Launch, LaunchOptions, RecordCommand, record
+from gaudi_launch.extensions.bench.tune.case import TuneOptions
+
+app = CommandApp()
+
+_SHOW = "Output"
+_Tune = record(TuneOptions())
+
+
+@app.command(cls=RecordCommand)
+def tune(
+    given: TuneOptions = _Tune,
+    save: Path | None = typer.Option(
+        None,
+        "--save",
+        metavar="FILE",
+        help="File for the best plan (default: state folder).",
+        rich_help_panel=_SHOW,
+    ),
+    as_json: bool = typer.Option(
+        False, "--json", help="One JSON object on stdout.", rich_help_panel=_SHOW
+    ),
+    options: LaunchOptions = Launch,
+) -> None:
+    """Start the best few plans in turn, measure each with bench, and keep the measured best.
+
+    Options stay as given; concurrent requests and tokens per step after -- are where the search
+    starts. Each round measures the better half with twice the requests; the last one measures the
+    best and the given plan three times. Each launch and run is kept. Ctrl-C stops the server.
+    """
+    from gaudi_launch.cli.terminal import Terminal
+    from gaudi_launch.extensions.bench.tune import case as use_case
+    from gaudi_launch.extensions.bench.tune import view
+    from gaudi_launch.extensions.bench.view import Watching
+
+    seconds = use_case.seconds_of(given)
+    state = use_case.begin(options, given)
+    with Watching(quiet=as_json) as watching:
+        outcome = use_case.tune(
+            state, seconds, save, use_case.TuneTools(Terminal(), watching, given.no_doctor)
+        )
+    view.show(outcome, as_json)

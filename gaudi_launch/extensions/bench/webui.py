@@ -1,0 +1,95 @@
+"""``gaudi-launch webui``: a chat page in the browser."""
+
+from __future__ import annotations
+
+import typer
+
+from gaudi_launch.cli.command_app import CommandApp
+from gaudi_launch.extensions.bench.chat_options import (
+    MODEL,
+    SERVER,
+    SYSTEM,
+    TEMPERATURE,
+    TIMEOUT,
+    TOKENS,
+    read,
+)
+
+app = CommandApp()
+
+
+@app.command()
+def webui(
+    server: str = SERVER,
+    host: str = typer.Option(
+        "127.0.0.1", "-u", "--host", metavar="ADDRESS", help="Address to listen on."
+    ),
+    port: str = typer.Option("7860", "-p", "--port", metavar="PORT", help="Port to listen on."),
+    system: str = SYSTEM,
+    model: str | None = MODEL,
+    tokens: str | None = TOKENS,
+    temperature: str | None = TEMPERATURE,
+    timeout: str = TIMEOUT,
+    title: str = typer.Option("gaudi-launch", "--title", help="The page's title."),
+) -> None:
+    """Serve a chat page for a server, without other network access. Needs the extra 'webui'
+    (Gradio).
+
+    The server's key (VLLM_API_KEY) stays on this machine: anyone who can reach the page can use the
+    model.
+    """
+    import ipaddress
+    import sys
+
+    from gaudi_launch.cli.endless import until_ctrl_c
+    from gaudi_launch.core.base.errors import ExitCode, LaunchError
+    from gaudi_launch.core.base.messages import text
+    from gaudi_launch.core.planning.parse import port as read_port
+    from gaudi_launch.core.services.endpoint import api_key
+    from gaudi_launch.core.services.probe import port_free
+    from gaudi_launch.extensions.kubernetes.pods import chat_page
+
+    listening = read_port("-p", port)
+    asked = read(server, model, system, tokens, temperature, timeout)
+    try:
+        why = "" if port_free(host, listening) else text("measure.in_use")
+    except (OSError, UnicodeError) as error:
+        # an address that is not this machine's, or not an address at all
+        why = getattr(error, "strerror", None) or str(error)
+    if why:
+        raise LaunchError("measure.listen", ExitCode.MACHINE, host=host, port=listening, why=why)
+    opened = asked.begin()
+    chat = chat_page.Chat(
+        opened.client.url,
+        style=opened.form,
+        title=title,
+        model=opened.served.model,
+        system=opened.system,
+        tokens=opened.tokens,
+        temperature=opened.temperature,
+        seconds=asked.timeout,
+        key=api_key() or "",
+        hosts=(host,),
+        thought=text("measure.webui_thought"),
+        failed=text("measure.webui_error"),
+    )
+    shown = f"[{host}]" if ":" in host else host
+    try:
+        own = host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        own = False
+
+    def ready() -> None:
+        if not own:
+            print(text("measure.webui_open", host=host), file=sys.stderr)
+        url = f"http://{shown}:{listening}"
+        up = text("measure.webui_up", url=url, model=chat.model)
+        print(up, file=sys.stderr, flush=True)
+
+    try:
+        with until_ctrl_c():
+            chat_page.serve(chat, host, listening, ready)
+    except ImportError:
+        raise LaunchError(
+            "measure.no_package", ExitCode.MACHINE, name="gradio", extra="[webui]"
+        ) from None

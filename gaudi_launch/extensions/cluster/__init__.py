@@ -1,0 +1,1 @@
+"""One engine on several hosts, joined by Ray."""

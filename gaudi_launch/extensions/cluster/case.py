@@ -1,0 +1,317 @@
+"""The use cases of ``gaudi-launch cluster``: plan, start, inspect, end.
+
+A cluster is one engine over several hosts.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.core.base.fields import text, value
+from gaudi_launch.core.base.optional import mapped
+from gaudi_launch.core.launch.saved_plan import own_part
+from gaudi_launch.core.planning.parse import if_given
+
+if TYPE_CHECKING:
+    from gaudi_launch.core.base.messages import Message
+    from gaudi_launch.core.hosts.differences import HostDifference, Seen
+    from gaudi_launch.core.hosts.inventory import Member
+    from gaudi_launch.core.hosts.parts import Cluster
+    from gaudi_launch.core.hosts.steps import Copy
+    from gaudi_launch.core.launch.options import LaunchOptions
+    from gaudi_launch.core.planning.request import Request
+    from gaudi_launch.extensions.cluster.lifecycle import EndedPart, State
+    from gaudi_launch.extensions.cluster.readiness import Tell
+    from gaudi_launch.extensions.cluster.state import RunningCluster
+
+# variables about the cards of this machine do not apply to others
+_OWN_MACHINE = ("HABANA_VISIBLE_MODULES", "HABANA_VISIBLE_DEVICES", "HLS_MODULE_ID")
+# warnings that prevent any launch
+_BLOCKING = ("cluster.no_quant", "cluster.made_up")
+DEFAULT_NAME = "cluster"
+_HOSTS = "Hosts"
+
+
+@dataclass(frozen=True)
+class HostOptions:
+    """The hosts of a cluster and its name as typed; empty where not given."""
+
+    hosts: str = text(
+        "--hosts",
+        help="Hosts for ssh, the head first; H1=SNAPSHOT reads a file.",
+        panel=_HOSTS,
+        metavar="H1,H2",
+    )
+    inventory: str | None = value(
+        "--inventory", help="Hosts in a YAML file.", panel=_HOSTS, metavar="FILE"
+    )
+    name: str = text("--name", help="Name of this cluster.", panel=_HOSTS, metavar="NAME")
+    enter: str = text(
+        "--enter",
+        help="Command that enters the container: 'docker exec -i NAME'.",
+        panel=_HOSTS,
+        metavar="COMMAND",
+    )
+
+
+@dataclass(frozen=True)
+class ClusterOptions(HostOptions):
+    """The hosts and the layout of a cluster as typed."""
+
+    tensor: str = text(
+        "--tensor-parallel",
+        help="Tensor parallel size (default: automatic).",
+        panel=_HOSTS,
+        metavar="N",
+    )
+    pipeline: str = text("--pipeline-parallel", help="Pipeline stages.", panel=_HOSTS, metavar="N")
+    data: str = text("--data-parallel", help="Number of engines.", panel=_HOSTS, metavar="N")
+    ray_port: str = text(
+        "--ray-port", help="Ray's port (default 8850).", panel=_HOSTS, metavar="PORT"
+    )
+    interface: str = text(
+        "--interface", help="Interface between hosts.", panel=_HOSTS, metavar="NAME"
+    )
+
+
+@dataclass(frozen=True)
+class ClusterCase:
+    """A cluster with its facts.
+
+    ``blockers`` prevent its launch, ``missing`` exists on no host.
+    """
+
+    cluster: Cluster
+    seen: tuple[Seen, ...]
+    differences: tuple[HostDifference, ...]
+    copies: tuple[Copy, ...]
+    missing: tuple[Message, ...]
+    asked: bool
+
+    @property
+    def blockers(self) -> list[Message]:
+        """Return why this cluster cannot be started."""
+        from gaudi_launch.core.base.messages import message
+
+        found = [one.trouble for one in self.seen if one.trouble is not None]
+        found += [
+            message(
+                "cluster.finding",
+                host=one.member.name,
+                check=finding.id,
+                message=finding.message.render(),
+            )
+            for one in self.seen
+            for finding in one.findings
+            if finding.status == "fail"
+        ]
+        found += [
+            difference.message for difference in self.differences if difference.level == "fail"
+        ]
+        found += [warning for warning in self.cluster.warnings if warning.id in _BLOCKING]
+        return [*found, *self.missing]
+
+
+def members(words: HostOptions, python: str | None) -> tuple[Member, ...]:
+    """Return the hosts. Raises LaunchError (USAGE)."""
+    from gaudi_launch.core.hosts.inventory import parse_hosts, read_inventory
+
+    if bool(words.hosts) == bool(words.inventory):
+        raise LaunchError("cluster.which_hosts", ExitCode.USAGE)
+    if words.inventory:
+        return read_inventory(Path(words.inventory), python, words.enter)
+    return parse_hosts(words.hosts, python, words.enter)
+
+
+def folder_of(name: str) -> Path:
+    """Return the folder of a cluster's record on this machine.
+
+    Raises LaunchError (USAGE) for a bad name.
+    """
+    from gaudi_launch.core.base.paths import state_dir
+    from gaudi_launch.core.services.state import store
+
+    return state_dir() / "clusters" / store.check_name(name)
+
+
+def request_of(options: LaunchOptions) -> Request:
+    """Return the request of these options for other hosts than this machine.
+
+    Raises LaunchError (USAGE) for an option about this machine.
+    """
+    from gaudi_launch.core.launch.options import to_request
+    from gaudi_launch.core.planning.secret_args import with_secret_moved
+
+    # a saved plan may be of another machine
+    typed = own_part(options).machine
+    for given, flag in ((options.modules, "-m"), (typed, "--machine")):
+        if given is not None:
+            raise LaunchError("cluster.not_here", ExitCode.USAGE, flag=flag)
+    request = with_secret_moved(to_request(options))
+    if request.tuning != "auto":
+        raise LaunchError("cluster.not_here", ExitCode.USAGE, flag="--tuning reference")
+    environment = {
+        name: value for name, value in request.environment.items() if name not in _OWN_MACHINE
+    }
+    return replace(request, environment=environment)
+
+
+def read(options: LaunchOptions, words: ClusterOptions, *, ask: bool) -> ClusterCase:
+    """Return the case.
+
+    ``ask`` connects to the hosts; otherwise their snapshots must suffice.
+    """
+    from gaudi_launch.core.hosts.cluster_planner import plan_cluster
+    from gaudi_launch.core.hosts.differences import compare
+    from gaudi_launch.core.hosts.layout import LayoutOptions
+    from gaudi_launch.core.hosts.ssh import gather
+    from gaudi_launch.core.hosts.steps import copies
+    from gaudi_launch.core.planning.parse import number
+    from gaudi_launch.core.services.state import store
+
+    request = request_of(options)
+    hosts = members(words, request.python)
+
+    def size(flag: str, typed: str) -> int | None:
+        return if_given(number, flag, typed, 1, 4096)
+
+    sizes = LayoutOptions(
+        size("--tensor-parallel", words.tensor),
+        size("--pipeline-parallel", words.pipeline),
+        size("--data-parallel", words.data),
+    )
+    ray_port = if_given(number, "--ray-port", words.ray_port, 1, 65535)
+    name = words.name or DEFAULT_NAME
+    keep = folder_of(name)
+    if ask:
+        store.make_private(keep)
+    folders = [path for path in (request.model, request.cache_dir) if path and path.startswith("/")]
+    found = gather(hosts, folders, keep, ask=ask)
+    seen = [_judged(one, source, request, at, len(hosts)) for at, (one, source) in enumerate(found)]
+    cluster = plan_cluster(request, seen, sizes, name, ray_port, words.interface or None)
+    unknown = _unknown_name(request)
+    cluster = replace(cluster, warnings=(*unknown, *cluster.warnings))
+    if ask:
+        wanted, missing = copies(cluster, seen)
+    else:
+        wanted, missing = [], []
+    return ClusterCase(
+        cluster, tuple(seen), compare(seen, request.cards), tuple(wanted), tuple(missing), ask
+    )
+
+
+def _unknown_name(request: Request) -> tuple[Message, ...]:
+    """Return the warning for a hub ID that is not known; a folder is on the hosts."""
+    from gaudi_launch.core.models.config import looks_like_hub_id
+    from gaudi_launch.core.planning.model_name import name_warning
+    from gaudi_launch.core.planning.profiles import known_model
+
+    if not looks_like_hub_id(request.model):
+        return ()
+    return name_warning(request.model, known_model(request.model, must_exist=False))
+
+
+def _judged(one: Seen, source: str | None, request: Request, number: int, hosts: int) -> Seen:
+    """Return the host with its Host and the doctor's verdict, by its snapshot."""
+    from gaudi_launch.core.doctor import Wants, quick
+    from gaudi_launch.core.engines.registry import on_cpu
+    from gaudi_launch.core.host.host_config import load_config
+    from gaudi_launch.core.host.machine import SIMULATED, load, load_document
+    from gaudi_launch.core.hosts.parts import with_own_address
+    from gaudi_launch.core.launch.prepare import engine_facts
+
+    if source is None:
+        return one
+    host, config = load(source), load_config(source)
+    engine = mapped(engine_facts, one.installed)
+    needs_cards = not on_cpu(request.engine)
+    wants = Wants(cards=request.cards, nodes=hosts, gaudi=needs_cards)
+    # a snapshot of a simulated machine is one too
+    if source.startswith(SIMULATED):
+        origin = source
+    else:
+        origin = str(load_document(source)["host"].get("origin", ""))
+    if origin.startswith(SIMULATED):
+        host = with_own_address(one.member, replace(host, origin=origin), number)
+    return replace(one, host=host, findings=tuple(quick(host, config, wants, engine)))
+
+
+def check_ready(case: ClusterCase) -> None:
+    """Raise LaunchError (MACHINE) naming everything that prevents the launch."""
+    blockers = case.blockers
+    if blockers:
+        lines = "\n".join(f"  {blocker.render()}" for blocker in blockers)
+        raise LaunchError("cluster.blocked", ExitCode.MACHINE, detail=lines, count=len(blockers))
+
+
+def up(
+    case: ClusterCase, options: LaunchOptions, tell: Tell, *, ready_seconds: float | None
+) -> None:
+    """Start the cluster, wait until it answers and leave it running.
+
+    ``ready_seconds`` None: no timeout. Raises LaunchError as `cluster.lifecycle.up` does.
+    """
+    from gaudi_launch.core.hosts.steps import SECRETS
+    from gaudi_launch.core.launch.options import to_request
+    from gaudi_launch.core.planning.secret_args import with_secret_moved
+    from gaudi_launch.extensions.cluster import lifecycle
+    from gaudi_launch.extensions.cluster.readiness import Waits
+
+    exported = with_secret_moved(to_request(options)).environment
+    # those that the user exported for the engine on its head
+    secrets = {name: exported[name] for name in SECRETS if exported.get(name)}
+    folder = folder_of(case.cluster.name)
+    waits = Waits(ready=ready_seconds)
+    lifecycle.up(case.cluster, case.copies, secrets, folder, tell, waits)
+
+
+def status(name: str) -> tuple[RunningCluster, State]:
+    """Return the record and the present state of a cluster.
+
+    Raises LaunchError for an unknown one.
+    """
+    from gaudi_launch.extensions.cluster import lifecycle
+    from gaudi_launch.extensions.cluster.state import remembered
+
+    running = remembered(folder_of(name or DEFAULT_NAME))
+    return running, lifecycle.status(running, os.environ.get("VLLM_API_KEY"))
+
+
+@dataclass(frozen=True)
+class ClusterToEnd:
+    """A cluster by its folder on this machine and its hosts."""
+
+    folder: Path
+    members: tuple[Member, ...]
+
+    @property
+    def name(self) -> str:
+        return self.folder.name
+
+
+def to_end(words: HostOptions, python: str | None) -> ClusterToEnd:
+    """Return the cluster of a name: on the given hosts, else on the recorded ones.
+
+    Raises LaunchError.
+    """
+    from gaudi_launch.extensions.cluster.state import remembered
+
+    folder = folder_of(words.name or DEFAULT_NAME)
+    if words.hosts or words.inventory:
+        return ClusterToEnd(folder, members(words, python))
+    return ClusterToEnd(folder, remembered(folder).members)
+
+
+def down(cluster: ClusterToEnd) -> list[EndedPart]:
+    """End a cluster on its hosts, and delete its record where none of it remains."""
+    from gaudi_launch.extensions.cluster import lifecycle
+    from gaudi_launch.extensions.cluster.state import FILE_NAME
+
+    ended = lifecycle.down(cluster.members, cluster.name)
+    if all(part.trouble is None for part in ended):
+        (cluster.folder / FILE_NAME).unlink(missing_ok=True)
+    return ended

@@ -1,0 +1,122 @@
+"""``gaudi-launch cluster``: one engine over several hosts by Ray.
+
+Plan, up, status, down.
+"""
+
+from __future__ import annotations
+
+import typer
+
+from gaudi_launch.cli.command_app import CommandApp
+from gaudi_launch.cli.options import Launch, LaunchOptions, RecordCommand, record
+from gaudi_launch.core.planning.parse import if_given
+from gaudi_launch.extensions.cluster.case import ClusterOptions, HostOptions
+
+app = CommandApp(
+    no_args_is_help=True, help="Run one engine on several hosts: plan, up, status, down."
+)
+
+_PANEL = "Hosts"
+_Hosts = record(HostOptions())
+_Cluster = record(ClusterOptions())
+Json = typer.Option(False, "--json", help="One JSON object on stdout.")
+
+
+@app.command(cls=RecordCommand)
+def plan(
+    cluster: ClusterOptions = _Cluster,
+    dry_run: bool = typer.Option(False, "--dry-run", help="Print the commands to run yourself."),
+    as_json: bool = Json,
+    options: LaunchOptions = Launch,
+) -> None:
+    """Check every host and their differences, and show the layout; start nothing.
+
+    Hosts are queried over ssh; with snapshots of all hosts no connection is made.
+    """
+    from gaudi_launch.cli.console import emit_json
+    from gaudi_launch.extensions.cluster import case as cases
+    from gaudi_launch.extensions.cluster.view import dry, show, to_json
+
+    unknown = any(each.snapshot is None for each in cases.members(cluster, options.python))
+    case = cases.read(options, cluster, ask=unknown)
+    if as_json:
+        emit_json(to_json(case))
+    elif dry_run:
+        dry(case)
+    else:
+        show(case)
+
+
+@app.command(cls=RecordCommand)
+def up(
+    cluster: ClusterOptions = _Cluster,
+    ready_seconds: str = typer.Option(
+        "", "--wait", metavar="TIME", help="Timeout: 90, 5m, 1h (default: none)."
+    ),
+    dry_run: bool = typer.Option(False, "--dry-run", help="Print the commands, start nothing."),
+    as_json: bool = Json,
+    options: LaunchOptions = Launch,
+) -> None:
+    """Copy missing files, start Ray and the engine on every host, wait until ready, and leave it
+    running.
+
+    A failure or Ctrl-C stops everything that was started. 'cluster down' stops it later.
+    """
+    from gaudi_launch.cli.console import emit_json
+    from gaudi_launch.core.planning.parse import seconds
+    from gaudi_launch.extensions.cluster import case as cases
+    from gaudi_launch.extensions.cluster.view import dry, show, tell, to_json
+
+    limit = if_given(seconds, "--wait", ready_seconds)
+    case = cases.read(options, cluster, ask=True)
+    if dry_run:
+        if as_json:
+            return emit_json(to_json(case))
+        return dry(case)
+    if not options.force:
+        cases.check_ready(case)
+    if not as_json:
+        show(case)
+    cases.up(case, options, tell, ready_seconds=limit)
+    if as_json:
+        emit_json(to_json(case))
+    return None
+
+
+@app.command()
+def status(
+    name: str = typer.Option(
+        "", "--name", metavar="NAME", help="Name of this cluster.", rich_help_panel=_PANEL
+    ),
+    as_json: bool = Json,
+) -> None:
+    """Show every host's processes, Ray's state and the engine's. Exit code 0: all healthy, else
+    1."""
+    from gaudi_launch.extensions.cluster import case as cases
+    from gaudi_launch.extensions.cluster.view import show_status
+
+    running, state = cases.status(name)
+    show_status(running, state, as_json)
+    raise typer.Exit(0 if state.whole else 1)
+
+
+@app.command(cls=RecordCommand)
+def down(
+    hosts: HostOptions = _Hosts,
+    python: str | None = typer.Option(None, "--python", help="The interpreter on the hosts."),
+    dry_run: bool = typer.Option(False, "--dry-run", help="Print the commands, stop nothing."),
+    as_json: bool = Json,
+) -> None:
+    """Stop the engine and this cluster's Ray on every host, nothing else. With --hosts or
+    --inventory also for a cluster that was started from another machine."""
+    from gaudi_launch.extensions.cluster import case as cases
+    from gaudi_launch.extensions.cluster.view import dry_down, show_down
+
+    cluster = cases.to_end(hosts, python)
+    if dry_run:
+        return dry_down(cluster.members, cluster.name, as_json)
+    ended = cases.down(cluster)
+    show_down(ended, cluster.members, as_json)
+    if any(part.trouble is not None for part in ended):
+        raise typer.Exit(1)
+    return None

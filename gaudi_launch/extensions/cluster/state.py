@@ -1,0 +1,114 @@
+"""The record of a cluster, written when it is started, to inspect and end it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from gaudi_launch.core.base.errors import ExitCode, LaunchError, file_error
+from gaudi_launch.core.base.json_values import mapping
+from gaudi_launch.core.base.reader import read_json
+from gaudi_launch.core.host.snapshot import read_record, write_record
+from gaudi_launch.core.hosts.inventory import Member
+from gaudi_launch.core.hosts.parts import Cluster, join
+
+FILE_NAME = "cluster.json"
+
+
+@dataclass(frozen=True)
+class Place:
+    """A host and its address for the others."""
+
+    member: Member
+    address: str
+
+
+@dataclass(frozen=True)
+class Part:
+    """One engine: its hosts, the head first, and its address."""
+
+    places: tuple[Place, ...]
+    url: str
+
+    @property
+    def head(self) -> Place:
+        return self.places[0]
+
+
+@dataclass(frozen=True)
+class RunningCluster:
+    """A cluster that was started. ``cards`` are those of one engine."""
+
+    name: str
+    ray: bool
+    ray_port: int
+    cards: int
+    parts: tuple[Part, ...]
+
+    @property
+    def members(self) -> tuple[Member, ...]:
+        return tuple(place.member for part in self.parts for place in part.places)
+
+    def ray_address(self, part: Part) -> str:
+        return join(part.head.address, self.ray_port)
+
+
+def running_of(cluster: Cluster) -> RunningCluster:
+    """Return the record of a planned cluster."""
+    parts = tuple(
+        Part(tuple(Place(node.member, node.address) for node in engine.nodes), engine.url)
+        for engine in cluster.engines
+    )
+    return RunningCluster(
+        cluster.name, cluster.layout.ray, cluster.ray_port, cluster.layout.world, parts
+    )
+
+
+def kept_in(name: str, member: Member) -> str:
+    """Return a host's folder for what was started on it.
+
+    Hosts that share a home folder must not share this one.
+    """
+    return f"{name}/{member.name}"
+
+
+def remember(folder: Path, running: RunningCluster) -> list[Path]:
+    """Write the record and begin each engine's log here; return the logs.
+
+    Raises LaunchError (FAILED).
+    """
+    logs = [folder / ("service.log" if len(running.parts) == 1 else f"service-{number}.log")
+            for number in range(len(running.parts))]  # fmt: skip
+    try:
+        for log in logs:
+            log.write_bytes(b"")
+        part = folder / f".{FILE_NAME}.part"
+        document = {"schema": 1, "cluster": write_record(running)}
+        part.write_text(json.dumps(document, ensure_ascii=False, indent=1), encoding="utf-8")
+        part.replace(folder / FILE_NAME)
+        return logs
+    except OSError as error:
+        raise file_error("serve.state_folder", error, folder) from None
+
+
+def remembered(folder: Path) -> RunningCluster:
+    """Return the record.
+
+    Raises LaunchError (USAGE) when there is none, or the file is not a record.
+    """
+    try:
+        document = read_json(folder / FILE_NAME)
+    except FileNotFoundError:
+        raise LaunchError("cluster.unknown", ExitCode.USAGE, name=folder.name) from None
+    except (OSError, ValueError) as error:
+        raise LaunchError(
+            "cluster.bad_state", ExitCode.FAILED, path=str(folder / FILE_NAME), why=str(error)
+        ) from None
+    found = mapping(document).get("cluster")
+    running: RunningCluster = read_record(RunningCluster, found, "cluster")
+    if not running.parts or not all(part.places for part in running.parts):
+        raise LaunchError(
+            "cluster.bad_state", ExitCode.FAILED, path=str(folder / FILE_NAME), why="-"
+        )
+    return running

@@ -1,0 +1,331 @@
+"""The output of ``gaudi-launch cluster``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from gaudi_launch.core.base.messages import rendered
+from gaudi_launch.core.base.optional import mapped
+
+if TYPE_CHECKING:
+    from gaudi_launch.core.base.messages import Message
+    from gaudi_launch.core.engines.detect import Installed
+    from gaudi_launch.core.hosts.differences import HostDifference, Seen
+    from gaudi_launch.core.hosts.inventory import Member
+    from gaudi_launch.core.hosts.parts import Node
+    from gaudi_launch.extensions.cluster.case import ClusterCase
+    from gaudi_launch.extensions.cluster.lifecycle import EndedPart, HostState, State
+    from gaudi_launch.extensions.cluster.state import RunningCluster
+
+
+def to_json(case: ClusterCase) -> dict[str, Any]:
+    """Return the object of --json of plan and up."""
+    from gaudi_launch.core.hosts.steps import render, render_stop, start_steps
+
+    cluster, layout = case.cluster, case.cluster.layout
+    steps = [copy.step for copy in case.copies] + start_steps(cluster)
+    return {
+        "schema": 1,
+        "name": cluster.name,
+        "engine": cluster.plan.engine.exact,
+        "model": cluster.model,
+        "layout": {
+            "tensor": layout.tensor,
+            "pipeline": layout.pipeline,
+            "data": layout.data,
+            "expert": layout.expert,
+            "hosts": layout.hosts,
+            "cards_per_host": layout.cards_per_host,
+            "ray": layout.ray,
+            "reason": layout.reason.render(),
+            "origin": layout.origin,
+        },
+        "hosts": [_host_json(one) for one in case.seen],
+        "differences": [
+            {
+                "level": difference.level,
+                "what": difference.what,
+                "values": dict(difference.values),
+                "message": difference.message.render(),
+            }
+            for difference in case.differences
+        ],
+        "engines": [
+            {
+                "url": engine.url,
+                "ray_address": cluster.ray_address(engine) if layout.ray else None,
+                "argv": list(engine.command.argv),
+                "env": dict(sorted(engine.command.env.items())),
+                "nodes": [
+                    {
+                        "host": node.member.name,
+                        "address": node.address,
+                        "interface": node.interface,
+                        "modules": list(node.modules),
+                        "env": dict(sorted(node.env.items())),
+                    }
+                    for node in engine.nodes
+                ],
+            }
+            for engine in cluster.engines
+        ],
+        "settings": [setting.to_json() for setting in cluster.settings],
+        "memory": dict(cluster.plan.memory),
+        "commands": [render(step, cluster.name) for step in steps],
+        "stop": render_stop([node.member for node in cluster.nodes], cluster.name),
+        "blockers": [blocker.to_json() for blocker in case.blockers],
+        "warnings": [warning.to_json() for warning in (*cluster.plan.warnings, *cluster.warnings)],
+    }
+
+
+def _host_json(one: Seen) -> dict[str, Any]:
+    return {
+        "name": one.member.name,
+        "ssh": one.member.ssh,
+        "trouble": rendered(one.trouble),
+        "product": mapped(lambda host: host.product, one.host),
+        "cards": mapped(lambda host: len(host.cards), one.host),
+        "driver": mapped(lambda host: host.driver_version, one.host),
+        **_engine_json(one.installed),
+        "clock_seconds": mapped(lambda seconds: round(seconds, 3), one.clock),
+        "findings": [
+            finding.to_json() for finding in one.findings if finding.status in ("warn", "fail")
+        ],
+    }
+
+
+def _engine_json(installed: Installed | None) -> dict[str, Any]:
+    if installed is None:
+        return {"engine": None, "packages": None}
+    return {"engine": installed.engine, "packages": dict(installed.packages)}
+
+
+def show(case: ClusterCase) -> None:
+    """Print the page for people."""
+    from gaudi_launch.cli.console import console
+    from gaudi_launch.cli.views.memory_bar import memory_words
+    from gaudi_launch.core.base.messages import text
+
+    out = console()
+    cluster, layout = case.cluster, case.cluster.layout
+
+    def say(id: str, **values: Any) -> None:
+        out.print(text(id, **values))
+
+    say(
+        "cluster.title",
+        name=cluster.name,
+        engine=cluster.plan.engine.exact,
+        model=cluster.model,
+    )
+    _show_hosts(case, say)
+    say(
+        "cluster.layout",
+        tensor=layout.tensor,
+        pipeline=layout.pipeline,
+        data=layout.data,
+        expert=layout.expert or "-",
+        why=layout.reason.render(),
+    )
+    _show_changed(case)
+    if cluster.plan.memory:
+        say("cluster.memory", memory=memory_words(cluster.plan.memory))
+    for copy in case.copies:
+        out.print(copy.step.why.render())
+    for warning in (*cluster.plan.warnings, *cluster.warnings, *case.missing):
+        say("plan.warning", what=warning.render())
+    for engine in cluster.engines:
+        say("cluster.url", url=engine.url, host=engine.head.member.name)
+
+
+def _show_hosts(case: ClusterCase, say: Callable[..., None]) -> None:
+    """Print the hosts, their failed checks, and where they differ."""
+    from gaudi_launch.cli.console import console, table
+    from gaudi_launch.core.base.messages import text
+
+    names = ("host", "address", "cards", "driver", "engine", "verdict")
+    columns = [text(f"cluster.column_{name}") for name in names]
+    nodes = {node.member.name: node for node in case.cluster.nodes}
+    rows = [_row(one, nodes[one.member.name]) for one in case.seen]
+    console().print(table("", columns, rows))
+    failures = [(one, each) for one in case.seen for each in one.findings if each.status == "fail"]
+    for one, finding in failures:
+        host = one.member.name
+        say("cluster.finding", host=host, check=finding.id, message=finding.message.render())
+    for difference in case.differences:
+        word = text(f"cluster.word_{difference.level}")
+        values = _values(difference)
+        say("cluster.difference", word=word, what=difference.message.render(), values=values)
+
+
+def _values(difference: HostDifference) -> str:
+    return "; ".join(f"{host}: {value}" for host, value in difference.values.items())
+
+
+def _show_changed(case: ClusterCase) -> None:
+    """Print the settings that several hosts change."""
+    from gaudi_launch.cli.console import console, table
+    from gaudi_launch.core.base.messages import text
+
+    rows = [
+        (setting.name, setting.value or "", setting.reason.render())
+        for setting in case.cluster.settings
+        if setting.reason.id.startswith("cluster.")
+    ]
+    if rows:
+        names = [text(f"plan.column_{name}") for name in ("name", "value", "reason")]
+        console().print(table("", names, rows))
+
+
+def _row(one: Seen, node: Node) -> tuple[str, ...]:
+    """Return a host's line of the table."""
+    product, driver, engine = "", "-", "-"
+    if one.host is not None:
+        product, driver = one.host.product or "", one.host.driver_version or "-"
+    if one.installed is not None:
+        engine = one.installed.engine or "-"
+    return (
+        one.member.name,
+        f"{node.address} ({node.interface})",
+        f"{len(node.modules)} {product}".strip(),
+        driver,
+        engine,
+        _verdict(one),
+    )
+
+
+def _verdict(one: Seen) -> str:
+    from gaudi_launch.core.base.messages import text
+
+    if one.trouble is not None:
+        return one.trouble.render()
+    if not one.findings:
+        return "-"
+    counts = [
+        sum(1 for finding in one.findings if finding.status == status)
+        for status in ("ok", "warn", "fail")
+    ]
+    return text("cluster.verdict", ok=counts[0], warn=counts[1], fail=counts[2])
+
+
+def dry(case: ClusterCase) -> None:
+    """Print the commands, in order, for a terminal or a file; notes are comments."""
+    from gaudi_launch.core.base.messages import text
+    from gaudi_launch.core.hosts.steps import SECRETS, render, render_stop, start_steps
+
+    cluster = case.cluster
+    for blocker in case.blockers:
+        print(f"# ! {blocker.render()}")
+    for difference in case.differences:
+        print(f"# {difference.level}: {difference.message.render()} ({_values(difference)})")
+    for step in [*(copy.step for copy in case.copies), *start_steps(cluster)]:
+        print(f"# {step.why.render()}")
+        if step.name == "service":
+            print(f"# {text('cluster.secrets', names=', '.join(SECRETS))}")
+        print(render(step, cluster.name))
+    print(f"# {text('cluster.to_end')}")
+    for line in render_stop([node.member for node in cluster.nodes], cluster.name):
+        print(line)
+
+
+def dry_down(members: Sequence[Member], name: str, as_json: bool) -> None:
+    """Print the commands that end what --dry-run's commands started."""
+    from gaudi_launch.cli.console import emit_json
+    from gaudi_launch.core.hosts.steps import render_stop
+
+    lines = render_stop(members, name)
+    if as_json:
+        return emit_json(
+            {"schema": 1, "hosts": [member.name for member in members], "commands": lines}
+        )
+    print("\n".join(lines))
+    return None
+
+
+def show_status(running: RunningCluster, state: State, as_json: bool) -> None:
+    """Print the state of a running cluster."""
+    from gaudi_launch.cli.console import console, emit_json, table
+    from gaudi_launch.core.base.messages import text
+
+    if as_json:
+        emit_json(_status_json(running, state))
+        return
+    out = console()
+    columns = [text(f"cluster.column_{name}") for name in ("host", "processes", "trouble")]
+    rows = [(host.name, _processes(host), rendered(host.trouble) or "") for host in state.hosts]
+    out.print(table("", columns, rows))
+    for part, ready, detail, nodes in zip(
+        running.parts, state.ready, state.details, state.ray, strict=True
+    ):
+        if nodes is not None:
+            alive = [node for node in nodes if node["alive"]]
+            cards = sum(node["hpu"] for node in alive)
+            shown = text(
+                "cluster.ray_view", nodes=len(alive), dead=len(nodes) - len(alive), cards=cards
+            )
+            out.print(shown)
+        id = "cluster.silent"
+        if ready:
+            id = "cluster.ready"
+        out.print(text(id, url=part.url, why=detail or "-"))
+
+
+def _processes(host: HostState) -> str:
+    """Return the processes of a host with their IDs; a dead one without."""
+    from gaudi_launch.core.base.messages import text
+
+    dead = text("cluster.word_dead")
+    return ", ".join(f"{what} {pid or dead}" for what, pid in host.alive.items()) or "-"
+
+
+def _status_json(running: RunningCluster, state: State) -> dict[str, Any]:
+    parts = zip(running.parts, state.ready, state.details, state.ray, strict=True)
+    return {
+        "schema": 1,
+        "name": running.name,
+        "whole": state.whole,
+        "hosts": [
+            {
+                "name": host.name,
+                "processes": dict(host.alive),
+                "trouble": rendered(host.trouble),
+            }
+            for host in state.hosts
+        ],
+        "engines": [
+            {"url": part.url, "ready": ready, "detail": detail, "ray_nodes": mapped(list, nodes)}
+            for part, ready, detail, nodes in parts
+        ],
+    }
+
+
+def show_down(ended_parts: Sequence[EndedPart], members: Sequence[Member], as_json: bool) -> None:
+    """Print what was ended, by host."""
+    from gaudi_launch.cli.console import emit_json
+    from gaudi_launch.core.base.messages import text
+
+    if as_json:
+        rows = [
+            {"host": host, "what": what, "trouble": rendered(trouble)}
+            for host, what, trouble in ended_parts
+        ]
+        return emit_json({"schema": 1, "hosts": [member.name for member in members], "ended": rows})
+    for host, what, trouble in ended_parts:
+        said = text("cluster.ended", host=host, what=what)
+        if trouble:
+            said = trouble.render()
+        print(said)
+    if not ended_parts:
+        print(text("cluster.nothing_runs"))
+    return None
+
+
+def tell(message: Message) -> None:
+    """Print a step of the launch with its time, on stderr."""
+    import time
+
+    from gaudi_launch.cli.console import console
+
+    line = f"{time.strftime('%H:%M:%S')} {message.render()}"
+    console(stderr=True).print(line)

@@ -1,0 +1,1 @@
+"""Convert an fp8 checkpoint; calibrate a model."""

@@ -1,0 +1,95 @@
+"""``gaudi-launch fp8``: weights for Gaudi2's range, and a model's measurements."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import typer
+
+from gaudi_launch.cli.command_app import CommandApp
+from gaudi_launch.extensions.fp8.case import DATASET
+
+app = CommandApp(
+    no_args_is_help=True, help="Convert an fp8 checkpoint for Gaudi2; calibrate a model."
+)
+
+
+@app.command()
+def convert(
+    source: Path = typer.Argument(..., metavar="DIR", help="The model's folder."),
+    out: Path = typer.Argument(..., metavar="OUT", help="Folder for the converted model."),
+    processes: int = typer.Option(1, "--processes", min=1, help="Shards converted in parallel."),
+    force: bool = typer.Option(False, "--force", help="Convert every shard again."),
+    as_json: bool = typer.Option(False, "--json", help="One JSON object on stdout."),
+) -> None:
+    """Convert 8-bit weights (up to 448) for Gaudi2 (up to 240). An interrupted run resumes."""
+    from gaudi_launch.cli.console import console, emit_json
+    from gaudi_launch.cli.terminal import Terminal
+    from gaudi_launch.core.base.messages import text
+    from gaudi_launch.core.launch import model_setup
+
+    did = model_setup.convert(source, out, processes, Terminal(), force=force)
+    if as_json:
+        notes = list(did.copied_projections)
+        document = {"out": str(out), "written": list(did.written), "kept": list(did.kept)}
+        emit_json({"schema": 1, **document, "copied_projections": notes})
+        return
+    lines = [text("fp8.done", written=len(did.written), kept=len(did.kept), out=out)]
+    if did.copied_projections:
+        lines.append(
+            text("fp8.note", count=len(did.copied_projections), example=did.copied_projections[0])
+        )
+    for line in [*lines, text("fp8.gaudi3")]:
+        console().print(line)
+
+
+@app.command()
+def calibrate(
+    model: str = typer.Argument(..., metavar="MODEL", help="A folder or a hub ID."),
+    cards: str = typer.Option(
+        "", "-n", "--cards", metavar="N", help="Number of cards, the same as for serving."
+    ),
+    dataset: str = typer.Option(
+        "", "--dataset", help=f"A .pkl file, a folder, or a hub's data set (default: {DATASET})."
+    ),
+    modules: str = typer.Option(
+        "", "-m", "--modules", metavar="LIST", help="Module IDs to use, e.g. 0,1,2,3."
+    ),
+    python: str = typer.Option("", "--python", metavar="PATH", help="The engine's interpreter."),
+    batch: str = typer.Option(
+        "", "--batch", metavar="N", help="Prompts per batch (default: 1; of a .pkl file: 32)."
+    ),
+    samples: str = typer.Option("", "--samples", metavar="N", help="Total number of prompts."),
+    eager: bool = typer.Option(False, "--eager", help="Run without graphs (slower, less memory)."),
+    scripts: Path | None = typer.Option(
+        None,
+        "--scripts",
+        metavar="DIR",
+        help="The calibration folder of vllm-hpu-extension or vllm-gaudi.",
+    ),
+    code: bool = typer.Option(
+        False, "--trust-remote-code", help="Allow Python code from the model folder."
+    ),
+    again: bool = typer.Option(
+        False,
+        "--force",
+        help="Calibrate again from the beginning, and a model that the engine's lists lack.",
+    ),
+    as_json: bool = typer.Option(False, "--json", help="One JSON object on stdout."),
+) -> None:
+    """Calibrate a model for -d fp8, on the number of cards that will serve it.
+
+    Runs the engine's own calibration scripts, phase by phase. An interrupted run resumes.
+    """
+    from gaudi_launch.cli.console import emit_json
+    from gaudi_launch.extensions.fp8 import case as use_case
+    from gaudi_launch.extensions.fp8.view import CalibrationTerminal, show, to_json
+
+    options = use_case.CalibrateOptions(
+        model, cards, dataset, modules, python, batch, samples, eager, scripts, code, again
+    )
+    result = use_case.calibrate(options, CalibrationTerminal())
+    if as_json:
+        emit_json(to_json(result))
+    else:
+        show(result, model)

@@ -1,0 +1,1 @@
+"""Show, log and delete Kubernetes deployments."""

@@ -1,0 +1,176 @@
+"""The use cases of ``gaudi-launch kube``: status, logs and removal by kubectl.
+
+They concern what was rendered for Kubernetes.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.core.base.messages import text
+
+if TYPE_CHECKING:
+    from gaudi_launch.core.launch.report import Reporter
+    from gaudi_launch.extensions.kubernetes.kubectl import Kubectl
+    from gaudi_launch.extensions.kubernetes.status import Status
+
+_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
+_ENGINE = "app.kubernetes.io/component=engine"
+_LEAST_LOG_REQUESTS = 5
+
+
+@dataclass(frozen=True)
+class KubeAccess:
+    """Options of kubectl to reach the cluster; empty: its defaults."""
+
+    namespace: str
+    kubeconfig: str
+    context: str
+
+
+@dataclass(frozen=True)
+class LogOptions:
+    """The selected lines of the engines' logs; ``pod`` empty: of all pods."""
+
+    lines: str
+    pod: str = ""
+    follow: bool = False
+    previous: bool = False
+
+
+@dataclass(frozen=True)
+class KubeDeployment:
+    """A deployment with its objects as kubectl lists them."""
+
+    status: Status
+    items: tuple[dict[str, Any], ...]
+
+
+@dataclass(frozen=True)
+class Removal:
+    """The objects that a removal would delete, as kubectl names them."""
+
+    kubectl: Kubectl
+    objects: tuple[str, ...]
+
+    def run(self) -> None:
+        """Delete the objects. Raises LaunchError where kubectl fails."""
+        self.kubectl.show("delete", "--ignore-not-found", *self.objects)
+
+
+def status(name: str, access: KubeAccess, reporter: Reporter) -> list[Status]:
+    """Return one deployment, or all of them without a name. Raises LaunchError."""
+    kubectl = _kubectl(name, access)
+    return [each.status for each in _deployments(kubectl, name, reporter)]
+
+
+def logs(name: str, access: KubeAccess, options: LogOptions, reporter: Reporter) -> None:
+    """Run kubectl to print the logs of a deployment's engines. Raises LaunchError."""
+    from gaudi_launch.core.planning.parse import number
+    from gaudi_launch.extensions.kubernetes.status import engine_of
+
+    lines = number("--tail", options.lines, 0)
+    kubectl = _kubectl(name, access)
+    pod = options.pod
+    _check_name("--pod", pod)
+    engines: dict[str, str] = {}
+    for item in _deployment(kubectl, name, reporter).items:
+        engine = engine_of(item)
+        if engine:
+            engines[item["metadata"].get("name")] = engine
+    if not engines or (pod and pod not in engines):
+        raise LaunchError("kube.no_pod", ExitCode.FAILED, name=pod or name)
+    arguments = [pod] if pod else [f"--selector={_selector(name)},{_ENGINE}", "--prefix"]
+    arguments.append(f"--container={next(iter(engines.values()))}")
+    arguments.append(f"--tail={lines}")
+    arguments.append(f"--max-log-requests={max(_LEAST_LOG_REQUESTS, len(engines))}")
+    if options.follow:
+        arguments.append("--follow")
+    if options.previous:
+        arguments.append("--previous")
+    kubectl.show("logs", *arguments)
+
+
+def removal(name: str, access: KubeAccess, reporter: Reporter, *, volumes: bool) -> Removal:
+    """Return the objects that a removal deletes; ``volumes``: its PVCs too.
+
+    Raises LaunchError.
+    """
+    from gaudi_launch.extensions.kubernetes.status import reference_of
+
+    kubectl = _kubectl(name, access)
+    found = _deployment(kubectl, name, reporter)
+    if found.status.helm:
+        raise LaunchError("kube.helm", ExitCode.USAGE, name=name)
+    # pods are deleted with the objects that created them
+    kept = ["Pod"] if volumes else ["Pod", "PersistentVolumeClaim"]
+    objects = []
+    for item in found.items:
+        reference = reference_of(item)
+        if reference and item.get("kind") not in kept:
+            objects.append(reference)
+    if not objects:
+        raise LaunchError("kube.nothing", ExitCode.FAILED, name=name)
+    return Removal(kubectl, tuple(objects))
+
+
+def _kubectl(name: str, access: KubeAccess) -> Kubectl:
+    from gaudi_launch.extensions.kubernetes.kubectl import find
+
+    _check_name("NAME", name)
+    _check_name("--namespace", access.namespace)
+    return find(access.namespace, access.kubeconfig, access.context)
+
+
+def _check_name(option: str, found: str) -> None:
+    """Raise LaunchError (USAGE) for an invalid name.
+
+    It becomes part of kubectl's arguments.
+    """
+    if found and not _NAME.fullmatch(found):
+        raise LaunchError("kubernetes.dns", ExitCode.USAGE, option=option, found=found)
+
+
+def _selector(name: str) -> str:
+    from gaudi_launch.extensions.kubernetes.status import INSTANCE, OURS
+
+    return f"{OURS},{INSTANCE}={name}" if name else OURS
+
+
+def _deployment(kubectl: Kubectl, name: str, reporter: Reporter) -> KubeDeployment:
+    """Return the deployment of a name. Raises LaunchError (FAILED) without one."""
+    (found,) = _deployments(kubectl, name, reporter)
+    return found
+
+
+def _deployments(kubectl: Kubectl, name: str, reporter: Reporter) -> list[KubeDeployment]:
+    """Return the deployments of a name, or all without one, with their objects.
+
+    Kinds of added controllers may be forbidden to a user who may see all others: that is reported,
+    and is not a failure. Raises LaunchError (FAILED) where none has this name.
+    """
+    from gaudi_launch.extensions.kubernetes.status import CORE, OPTIONAL, instance_of, statuses
+
+    items: list[dict[str, Any]] = []
+    for kinds in (",".join(CORE), *OPTIONAL):
+        try:
+            document = kubectl.document("get", kinds, f"--selector={_selector(name)}")
+        except LaunchError as error:
+            if kinds not in OPTIONAL or error.id != "kube.forbidden":
+                raise
+            reporter.say(text("kube.not_seen", kind=kinds))
+            continue
+        listed = (document or {}).get("items")
+        if isinstance(listed, list):
+            items += [item for item in listed if instance_of(item)]
+    found = [one for one in statuses(items) if name in ("", one.name)]
+    if name and not found:
+        raise LaunchError("kube.nothing", ExitCode.FAILED, name=name)
+    deployments = []
+    for one in found:
+        own = tuple(item for item in items if instance_of(item) == one.name)
+        deployments.append(KubeDeployment(one, own))
+    return deployments

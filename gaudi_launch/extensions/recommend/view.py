@@ -1,0 +1,604 @@
+"""The output of ``gaudi-launch recommend``: first screen, JSON, picture."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gaudi_launch.cli.views.estimate import warmup_json
+from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.core.base.messages import rendered
+from gaudi_launch.core.base.optional import mapped
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from gaudi_launch.core.predict.evidence import Evidence
+    from gaudi_launch.extensions.recommend.case import Recommended
+    from gaudi_launch.extensions.recommend.compared import ComparedSizes
+    from gaudi_launch.extensions.recommend.finder import Sensitivity
+    from gaudi_launch.extensions.recommend.goal import Served
+    from gaudi_launch.extensions.recommend.limit import Limit
+    from gaudi_launch.extensions.recommend.trial import Trial
+
+_COLUMNS = ("replicas", "cards", "dtype", "batch", "tokens", "per_card", "ttft", "tpot", "e2e")
+_OPTIONS = {
+    "dtype": "-d",
+    "cards": "-n",
+    "layout": "--tensor-parallel x --pipeline-parallel",
+    "experts": "--enable-expert-parallel",
+    "engine": "--engine",
+    "batch": "-b",
+    "prompts": "--max-prefill-seqs",
+    "tokens": "-t",
+}
+_FRONT_ROWS, _JSON_TRIALS, _SHOWN_CHANGES = 4, 5, 4
+_WIDTH = 78
+_NOTABLE = 0.02
+
+
+def to_json(answer: Recommended) -> dict[str, Any]:
+    """Return the object of --json. Seconds, tokens, output tokens per second."""
+    from gaudi_launch.extensions.recommend.compared import compared
+    from gaudi_launch.extensions.recommend.front import cards_for_rates
+
+    found = answer.found
+    search, goal = found.case, found.goal
+    return {
+        "schema": 1,
+        "model": search.model.path,
+        "accelerator": search.pool.accelerator.id,
+        "cards_per_node": search.pool.cards_per_node,
+        "nodes": search.pool.nodes,
+        "goal": goal.name,
+        "targets": {
+            "ttft": goal.targets.ttft,
+            "tpot": goal.targets.tpot,
+            "e2e": goal.targets.e2e,
+            "percentile": goal.targets.percentile,
+            "start": goal.most_start,
+        },
+        "load": {
+            "rate": goal.rate or None,
+            "concurrency": goal.clients or None,
+            "mean_input": round(search.load.mean_input, 2),
+            "mean_output": round(search.load.mean_output, 2),
+        },
+        "winner": mapped(_trial_json, found.winner),
+        "command": list(answer.command) or None,
+        "stack_entry": answer.stack_entry,
+        "plan": mapped(lambda plan: plan.to_json(), answer.plan),
+        "cluster": _cluster_json(answer),
+        "compared": _compared_json(compared(search)),
+        "band": _bands(answer),
+        "limit": mapped(_limit_json, found.limit),
+        "runner_up": _runner_json(answer),
+        "top": [_trial_json(trial) for trial in found.trials[:_JSON_TRIALS]],
+        "front": [_trial_json(trial) for trial in found.front],
+        "cards_for_rates": [
+            {"rate": _rounded(each.rate), "cards": each.cards}
+            for each in cards_for_rates(search, found.trials, goal.rate)
+        ],
+        "sensitivity": [
+            {
+                "option": _OPTIONS[each.field],
+                "value": each.value,
+                "factor": _rounded(each.factor),
+                "ended": each.ended or None,
+            }
+            for each in found.sensitivity
+        ],
+        "unmet": [
+            {"name": each[0], "found": each[1], "target": each[2], "factor": each[3]}
+            for each in _unmet(answer)
+        ],
+        "searched": found.searched,
+        "simulated": found.simulated,
+        "evidence": _evidence_json(found.evidence),
+        "notes": [note.to_json() for note in search.notes],
+    }
+
+
+def _cluster_json(answer: Recommended) -> dict[str, Any] | None:
+    """Return the layout of a replica for ``cluster``; None for ``serve``."""
+    if answer.cluster is None:
+        return None
+    layout = answer.cluster.layout
+    return {
+        "hosts": layout.hosts,
+        "cards_per_host": layout.cards_per_host,
+        "tensor_parallel": layout.tensor,
+        "pipeline_parallel": layout.pipeline,
+        "expert_parallel": layout.expert,
+        "ray": layout.ray,
+        "settings": [
+            {"name": setting.name, "value": setting.value, "reason": setting.reason.render()}
+            for setting in answer.cluster.settings
+        ],
+    }
+
+
+def _limit_json(limit: Limit) -> dict[str, Any]:
+    shares = {name: round(share, 4) for name, share in limit.shares.items()}
+    return {"name": limit.name, "shares": shares}
+
+
+def _compared_json(sizes: ComparedSizes) -> dict[str, Any]:
+    return {
+        "layouts": list(sizes.layouts),
+        "tensor_parallel": list(sizes.tensor),
+        "pipeline_parallel": list(sizes.stages),
+        "expert_parallel": list(sizes.experts),
+        "notes": [note.to_json() for note in sizes.notes],
+    }
+
+
+def _rounded(value: float) -> float:
+    return float(f"{value:.4g}")
+
+
+def _trial_json(trial: Trial) -> dict[str, Any]:
+    candidate, served = trial.candidate, trial.served
+    found: dict[str, Any] = {
+        "engine": candidate.engine,
+        "dtype": candidate.dtype,
+        "kv_dtype": candidate.kv_dtype or None,
+        "tensor_parallel": candidate.cards,
+        "expert_parallel": candidate.experts,
+        "pipeline_parallel": candidate.pipeline,
+        "hosts": candidate.hosts,
+        "max_num_seqs": candidate.batch,
+        "max_prefill_seqs": candidate.prompts,
+        "max_num_batched_tokens": candidate.tokens,
+        "max_model_len": candidate.length,
+        "prefix_caching": candidate.prefix_caching,
+        "chunked_prefill": candidate.tokens < candidate.length,
+        "padding_limit": candidate.padding or None,
+        "missed": list(trial.missed),
+        "why_not": rendered(trial.why_not),
+        "graphs": trial.graphs,
+        "warmup_seconds": None,
+        "served": None,
+    }
+    if trial.plan is not None and trial.plan.estimate is not None:
+        found["warmup_seconds"] = warmup_json(trial.plan.estimate)
+    if served is not None:
+        found["objective"] = _rounded(trial.score)
+        found["served"] = _served_json(served)
+    return found
+
+
+def _served_json(served: Served) -> dict[str, Any]:
+    return {
+        "replicas": served.replicas,
+        "data_parallel": served.replicas,
+        "cards": served.cards,
+        "nodes": served.nodes,
+        "ttft": _rounded(served.ttft),
+        "tpot": _rounded(served.tpot),
+        "e2e": _rounded(served.e2e),
+        "output_tokens_per_second": _rounded(served.tokens),
+        "output_tokens_per_second_per_card": _rounded(served.per_card),
+    }
+
+
+def _bands(answer: Recommended) -> dict[str, Any] | None:
+    """Return the ranges of the winner's figures by the evidence."""
+    found = answer.found
+    if found.winner is None or found.winner.served is None or found.evidence is None:
+        return None
+    served, evidence = found.winner.served, found.evidence
+    tokens = evidence.speed(served.tokens)
+    if found.goal.rate:
+        tokens = evidence.speed(served.spare)
+    return {
+        "ttft": evidence.time(served.ttft).to_json(),
+        "tpot": evidence.time(served.tpot).to_json(),
+        "e2e": evidence.time(served.e2e).to_json(),
+        "most_output_tokens_per_second": tokens.to_json(),
+        "cards": mapped(
+            lambda cards: {"low": cards[0], "expected": served.cards, "high": cards[1]},
+            found.cards or None,
+        ),
+    }
+
+
+def _runner_json(answer: Recommended) -> dict[str, Any] | None:
+    found = answer.found
+    if found.runner_up is None:
+        return None
+    return {**_trial_json(found.runner_up), "why": _why_lost(answer)}
+
+
+def _evidence_json(evidence: Evidence | None) -> dict[str, Any] | None:
+    if evidence is None:
+        return None
+    return {
+        "kind": evidence.word,
+        "class": evidence.kind.value,
+        "points": evidence.points,
+        "near": evidence.near,
+        "low": _rounded(evidence.low),
+        "high": _rounded(evidence.high),
+    }
+
+
+def _unmet(answer: Recommended) -> list[tuple[str, float, float, float]]:
+    """Return (name, found, target, factor) of the nearest trial's missed targets."""
+    found, goal = answer.found, answer.found.goal
+    if found.winner is not None or not found.trials:
+        return []
+    nearest = found.trials[0]
+    served = nearest.served
+    if served is None:
+        return []
+    rows: list[tuple[str, float, float, float]] = []
+    for name in nearest.missed:
+        if name == "cards":
+            most = found.case.pool.most_replicas(nearest.candidate.world) or 0
+            pair = (float(served.cards), float(most * nearest.candidate.world))
+        elif name == "start":
+            assert goal.most_start is not None, "the start is missed"
+            pair = (nearest.start, goal.most_start)
+        else:
+            pair = (getattr(served, name), getattr(goal.targets, name))
+        rows.append(
+            (name, _rounded(pair[0]), _rounded(pair[1]), _rounded(pair[0] / max(pair[1], 1e-9)))
+        )
+    return rows
+
+
+def show(answer: Recommended, plot: Path | None) -> None:
+    """Print the page for people; its first screen has the answer."""
+    from gaudi_launch.cli.console import console, table
+    from gaudi_launch.core.base.messages import text
+    from gaudi_launch.extensions.recommend.compared import compared
+
+    out = console()
+    found = answer.found
+
+    def say(id: str, **values: Any) -> None:
+        out.print(text(id, **values))
+
+    _heading(answer, say)
+    if found.winner is None:
+        _show_unmet(answer, say)
+    else:
+        _show_winner(answer, say)
+    columns = [text(f"recommend.column_{name}") for name in _COLUMNS]
+    rows = [_row(trial, trial is found.winner) for trial in _front_rows(answer)]
+    if rows:
+        out.print(table("", columns, rows, right=range(len(columns))))
+    if found.winner is not None:
+        _show_others(answer, say)
+    if found.evidence is not None:
+        evidence = found.evidence
+        id = "recommend.evidence_near" if evidence.near else "recommend.evidence_far"
+        say(id, low=f"{evidence.low:.2f}", high=f"{evidence.high:.2f}")
+    say("recommend.searched", searched=found.searched, simulated=found.simulated)
+    sizes = compared(found.case)
+    say("recommend.layouts", layouts=", ".join(sizes.layouts))
+    warnings = answer.plan.warnings if answer.plan is not None else ()
+    notes = [note.render() for note in (*sizes.notes, *found.case.notes, *warnings)]
+    served = found.winner.served if found.winner is not None else None
+    if served is not None and served.replicas > 1:
+        notes += [text("capacity.assume_split"), text("capacity.assume_no_spare")]
+    # the search and the plan of its answer may say the same
+    for note in dict.fromkeys(notes):
+        say("recommend.note", what=note)
+    if plot is not None:
+        say("plot.drawn", path=str(plot))
+    _show_stack_entry(answer, say)
+
+
+def _heading(answer: Recommended, say: Callable[..., None]) -> None:
+    from gaudi_launch.core.base.messages import text
+
+    found = answer.found
+    goal, search = found.goal, found.case
+    name = goal.name
+    if name == "cost" and not goal.demand:
+        name = "cost_alone"  # type: ignore[assignment]
+    say(
+        "recommend.title",
+        model=search.model.path,
+        product=search.pool.accelerator.title,
+        goal=text(f"recommend.goal_{name}"),
+    )
+    kind = "full"
+    if goal.name == "latency":
+        kind = "one"
+    if goal.demand:
+        kind = "clients" if goal.clients else "rate"
+    lengths = {
+        "input": _number(search.load.mean_input),
+        "output": _number(search.load.mean_output),
+    }
+    say(f"recommend.load_{kind}", load=_number(goal.demand), **lengths)
+    evidence = found.evidence
+    if evidence is not None and evidence.word == "assumed":
+        say(
+            "recommend.assumed",
+            kind=text(f"estimate.class_{evidence.kind.value}"),
+            low=f"{evidence.low:.2f}",
+            high=f"{evidence.high:.2f}",
+        )
+
+
+def _show_winner(answer: Recommended, say: Callable[..., None]) -> None:
+    from gaudi_launch.cli.console import console
+
+    found, winner = answer.found, answer.found.winner
+    assert (
+        winner is not None
+        and winner.served is not None
+        and answer.launch is not None
+        and answer.plan is not None
+    )
+    served = winner.served
+    for line in wrapped(answer.command):
+        console().print(line)
+    if winner.candidate.hosts > 1:
+        say("recommend.hosts", hosts=winner.candidate.hosts)
+    several = served.replicas > 1
+    say(
+        "recommend.replicas" if several else "recommend.one_replica",
+        replicas=served.replicas,
+        cards=served.cards,
+        nodes=served.nodes,
+    )
+    if found.cards is not None and found.cards[0] != found.cards[1]:
+        say("recommend.cards_band", cards=served.cards, low=found.cards[0], high=found.cards[1])
+    say(
+        "recommend.served",
+        percentile=f"{found.goal.targets.percentile:g}",
+        ttft=_number(served.ttft),
+        tpot=_number(1000 * served.tpot),
+        e2e=_number(served.e2e),
+    )
+    if found.evidence is not None and not found.goal.demand:
+        band = found.evidence.speed(served.tokens)
+        say(
+            "recommend.tokens",
+            tokens=_number(band.expected),
+            low=_number(band.low),
+            high=_number(band.high),
+            per_card=_number(served.per_card),
+        )
+    blocks, estimate = answer.plan.num_blocks, answer.plan.estimate
+    if estimate is None or answer.plan.buckets is None:
+        say("recommend.no_start", blocks=blocks)
+    else:
+        say(
+            "recommend.start",
+            low=_number(estimate.low_seconds),
+            high=_number(estimate.high_seconds),
+            graphs=answer.plan.buckets.graphs,
+            blocks=blocks,
+        )
+    _show_limit(answer, say)
+
+
+def _show_stack_entry(answer: Recommended, say: Callable[..., None]) -> None:
+    """Print the answer as a stack.yaml with one model."""
+    from gaudi_launch.core.render.yaml_text import dump
+
+    entry = answer.stack_entry
+    if entry is not None:
+        say("recommend.stack_entry")
+        print(dump({"schema": 1, "models": [entry]}), end="")
+
+
+def wrapped(words: Sequence[str]) -> list[str]:
+    """Return a command over lines that a shell reads as one.
+
+    >>> wrapped(["gaudi-launch", "serve", "m", "-n", "8"])
+    ['  gaudi-launch serve m -n 8']
+    """
+    lines, line = [], " "
+    for word in words:
+        quoted = shlex.quote(word)
+        if len(line) + 1 + len(quoted) + 2 > _WIDTH:
+            lines.append(f"{line} \\")
+            line = "   "
+        line = f"{line} {quoted}"
+    return [*lines, line]
+
+
+def _show_limit(answer: Recommended, say: Callable[..., None]) -> None:
+    from gaudi_launch.core.base.messages import text
+
+    limit = answer.found.limit
+    if limit is None:
+        return
+    if limit.name in ("cache", "start"):
+        say(f"recommend.limit_{limit.name}")
+        return
+    share = f"{100 * limit.shares[limit.name]:.0f}"
+    say("recommend.limit", part=text(f"estimate.part_{limit.name}"), share=share)
+
+
+def _front_rows(answer: Recommended) -> list[Trial]:
+    """Return the front with the answer in it, at most `_FRONT_ROWS` rows."""
+    found = answer.found
+    rows: list[Trial] = [found.winner] if found.winner is not None else []
+    known = {_shape(trial) for trial in rows}
+    for trial in found.trials:
+        # what was simulated in part is not shown; prompts of a step have no column
+        if trial.settled and trial.served is not None and _shape(trial) not in known:
+            known.add(_shape(trial))
+            rows.append(trial)
+    rows.sort(key=lambda trial: trial.served.tpot if trial.served is not None else 0.0)
+    while len(rows) > _FRONT_ROWS:
+        # the fastest, the answer and the most tokens stay
+        spare = next(trial for trial in rows[1:] if trial is not found.winner)
+        rows.remove(spare)
+    return rows
+
+
+def _shape(trial: Trial) -> tuple[object, ...]:
+    candidate, served = trial.candidate, trial.served
+    replicas = served.replicas if served is not None else 0
+    return (replicas, candidate.layout, candidate.dtype, candidate.batch, candidate.tokens)
+
+
+def _row(trial: Trial, chosen: bool) -> list[str]:
+    candidate, served = trial.candidate, trial.served
+    assert served is not None, "trials of a table were simulated"
+    return [
+        f"{served.replicas}{' *' * chosen}",
+        candidate.layout,
+        _short(candidate.dtype),
+        str(candidate.batch),
+        str(candidate.tokens),
+        _number(served.per_card),
+        _number(served.ttft),
+        _number(1000 * served.tpot),
+        _number(served.e2e),
+    ]
+
+
+def _show_others(answer: Recommended, say: Callable[..., None]) -> None:
+    """Print the runner-up, the effect of other values and the cards for other rates."""
+    from gaudi_launch.core.base.messages import text
+    from gaudi_launch.extensions.recommend.front import cards_for_rates
+
+    found, goal = answer.found, answer.found.goal
+    if found.runner_up is not None:
+        say("recommend.runner_up", options=_options(found.runner_up), why=_why_lost(answer))
+    shown = _notable(found.sensitivity)
+    if shown:
+        counted = goal.name == "cost" and goal.demand
+        pairs = text("common.between").join(
+            _pair(each, counts_cards=bool(counted)) for each in shown
+        )
+        say("recommend.cards_with" if counted else "recommend.score_with", pairs=pairs)
+    rates = cards_for_rates(found.case, found.trials, goal.rate)
+    counts = [
+        text("recommend.rate_pair", rate=_number(each.rate), cards=each.cards) for each in rates
+    ]
+    say("recommend.rates", pairs=text("common.between").join(counts))
+
+
+def _notable(found: Sequence[Sensitivity]) -> list[Sensitivity]:
+    """Return the best other value of each option, where it makes a difference."""
+    first: dict[str, Sensitivity] = {}
+    for each in sorted(found, key=lambda one: -one.factor):
+        first.setdefault(each.field, each)
+    shown = [
+        first[name]
+        for name in _OPTIONS
+        if name in first and abs(first[name].factor - 1) >= _NOTABLE
+    ]
+    return shown[:_SHOWN_CHANGES]
+
+
+def _pair(each: Sensitivity, *, counts_cards: bool) -> str:
+    from gaudi_launch.core.base.messages import text
+
+    option = f"{_OPTIONS[each.field]} {_short(each.value)}"
+    if not each.factor:
+        return text("recommend.pair_none", option=option)
+    factor = _number(1 / each.factor if counts_cards else each.factor)
+    if each.ended:
+        return text("recommend.pair_ended", option=option, factor=factor, date=each.ended)
+    return text("recommend.pair", option=option, factor=factor)
+
+
+def _why_lost(answer: Recommended) -> str:
+    """Return the reason why the runner-up is not the answer."""
+    from gaudi_launch.core.base.messages import text
+
+    found, goal = answer.found, answer.found.goal
+    other, winner = found.runner_up, found.winner
+    assert other is not None and winner is not None, "there is a runner-up"
+    if other.missed:
+        shown = {"cards": "--nodes", "start": "--max-start"}
+        names = (shown.get(name, f"--{name}") for name in other.missed)
+        return text("recommend.lost_target", names=", ".join(names))
+    share = other.score / winner.score
+    rank = found.case.rank
+    if share > 1 + _NOTABLE and rank(other.candidate) > rank(winner.candidate):
+        kind = "engine" if found.case.keeps_type(other.candidate) else "type"
+        return text(
+            f"recommend.other_{kind}",
+            factor=_number(share),
+            dtype=_short(other.candidate.dtype),
+            engine=other.candidate.engine,
+        )
+    if share > 1 - _NOTABLE / 4:
+        if other.candidate.splits_layers and not winner.candidate.splits_layers:
+            return text("recommend.lost_split")
+        return text("recommend.lost_alike")
+    if goal.name == "cost" and goal.demand:
+        return text("recommend.lost_cards", factor=_number(1 / share))
+    return text("recommend.lost_score", percent=f"{100 * share:.0f}")
+
+
+def _options(trial: Trial) -> str:
+    candidate = trial.candidate
+    sizes = f"-n {candidate.cards}"
+    if candidate.pipeline > 1:
+        sizes = f"--tensor-parallel {candidate.cards} --pipeline-parallel {candidate.pipeline}"
+    return f"{sizes} -d {_short(candidate.dtype)} -b {candidate.batch} -t {candidate.tokens}"
+
+
+def _short(value: str) -> str:
+    return {"bfloat16": "bf16"}.get(value, value)
+
+
+def _show_unmet(answer: Recommended, say: Callable[..., None]) -> None:
+    """Print which targets cannot be met, by how much, and what is possible."""
+    from gaudi_launch.core.base.messages import text
+
+    found, goal = answer.found, answer.found.goal
+    nearest = found.trials[0]
+    say("recommend.unmet", options=_options(nearest))
+    if nearest.why_not is not None:
+        say("recommend.note", what=nearest.why_not.render())
+    for name, value, most, factor in _unmet(answer):
+        if name == "cards":
+            assert nearest.served is not None, "its cards were counted"
+            share = most / value
+            amount = goal.demand * share
+            if goal.rate:
+                amount = nearest.served.spare / found.case.load.mean_output * share
+            unit = text("recommend.unit_clients" if goal.clients else "recommend.unit_rate")
+            say(
+                "recommend.unmet_cards",
+                needed=f"{value:g}",
+                have=f"{most:g}",
+                possible=_number(amount),
+                unit=unit,
+            )
+        elif name == "start":
+            say("recommend.unmet_start", found=_number(value), most=_number(most))
+        else:
+            scale, unit = (1000, "ms") if name == "tpot" else (1, "s")
+            say(
+                "recommend.unmet_latency",
+                name=name.upper(),
+                found=_number(scale * value),
+                most=_number(scale * most),
+                unit=unit,
+                factor=_number(factor),
+            )
+
+
+def _number(value: float) -> str:
+    if value >= 1000:
+        return f"{value:,.0f}"
+    return f"{value:.3g}"
+
+
+def draw(path: Path, answer: Recommended) -> None:
+    """Write the picture of the front. Raises LaunchError (USAGE)."""
+    from gaudi_launch.core.base.plotting import label, write_picture
+    from gaudi_launch.extensions.recommend import front_chart
+
+    found = answer.found
+    if not any(trial.served is not None for trial in found.trials):
+        raise LaunchError("recommend.nothing_to_draw", ExitCode.USAGE)
+    title = label("plot.front_title", model=found.case.model.name)
+    write_picture(path, front_chart.picture(found, title, path.suffix.lower()))

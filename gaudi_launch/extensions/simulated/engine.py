@@ -1,0 +1,281 @@
+"""vLLM's server with simulated cards.
+
+It is planned as vllm-gaudi, and run by the CPU engine's vLLM.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path, PurePath
+from typing import Any
+
+from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.core.base.messages import Message, message
+from gaudi_launch.core.base.optional import mapped
+from gaudi_launch.core.buckets.warmup_time import per_graph
+from gaudi_launch.core.engines.conditions import check_request
+from gaudi_launch.core.engines.support import newest
+from gaudi_launch.core.engines.upstream_tasks import CHAT, task_of
+from gaudi_launch.core.engines.vllm_cpu.engine import ENTRY
+from gaudi_launch.core.engines.vllm_cpu.install import VLLM
+from gaudi_launch.core.engines.vllm_gaudi.buckets import arguments
+from gaudi_launch.core.engines.vllm_gaudi.engine import NAME as PLANNED_AS
+from gaudi_launch.core.engines.vllm_gaudi.engine import VllmGaudi
+from gaudi_launch.core.engines.vllm_gaudi.rules import is_contiguous
+from gaudi_launch.core.host.hardware import Host
+from gaudi_launch.core.models.model import Model
+from gaudi_launch.core.models.sizing import KV_BYTES
+from gaudi_launch.core.planning.calibration_rules import Calibration
+from gaudi_launch.core.planning.effects import unmodelled
+from gaudi_launch.core.planning.engine import Context, OverHosts, Proposal
+from gaudi_launch.core.planning.engine_args import engine_args
+from gaudi_launch.core.planning.exported import skips_warmup
+from gaudi_launch.core.planning.memory import memory_in
+from gaudi_launch.core.planning.option_table import UPSTREAM, option_table
+from gaudi_launch.core.planning.passthrough import sent_options, with_user_args
+from gaudi_launch.core.planning.plan import Command, EngineIdentity, Setting
+from gaudi_launch.core.planning.precision import weight_type
+from gaudi_launch.core.planning.request import Request
+from gaudi_launch.core.planning.speed import step_time_in
+from gaudi_launch.extensions.simulated.faults import fault_document, read_fault
+from gaudi_launch.extensions.simulated.settings_file import KEY, SimulatedCards, cache_kinds
+from gaudi_launch.extensions.simulated.stand_in import (
+    Tokenizer,
+    config_text,
+    stand_in_config,
+    tokenizer_of,
+)
+
+NAME = "simulated"
+RUNTIME = Path(__file__).parent / "runtime"
+EXECUTOR = "gaudi_simulated_executor.SimulatedExecutor"
+MIDDLEWARE = "gaudi_simulated_marks.SimulatedHeader"
+_BACKEND, _SETTINGS = "--distributed-executor-backend", "--additional-config"
+# what vLLM would do with these concerns weights or cards, of which it has none
+_KEPT_FROM_VLLM = (
+    "--quantization",
+    "--kv-cache-dtype",
+    "--enable-expert-parallel",
+    "--trust-remote-code",
+    "--limit-mm-per-prompt",
+    _BACKEND,
+)
+# these look for tokens that another model's tokenizer does not have
+_PARSERS = ("--reasoning-parser", "--tool-call-parser", "--enable-auto-tool-choice")
+# features whose steps have no times here, and what this engine sets itself
+_WITHOUT = (
+    "--speculative-config",
+    "--spec-method",
+    "--spec-model",
+    "--spec-tokens",
+    "--enable-lora",
+    "--kv-transfer-config",
+    "--quantization",
+    "--worker-cls",
+    _BACKEND,
+    _SETTINGS,
+)
+
+
+@dataclass(frozen=True)
+class Simulated(VllmGaudi):
+    """Simulated Gaudi cards under vLLM's own server.
+
+    Everything that is planned is vllm-gaudi's; ``tokenizer`` is that of `suited`.
+    """
+
+    facts: Mapping[str, str] = field(default_factory=dict)
+    tokenizer: Tokenizer | None = None
+
+    @property
+    def identity(self) -> EngineIdentity:
+        return EngineIdentity(
+            NAME,
+            VLLM,
+            self.python,
+            self.facts,
+            options=UPSTREAM,
+            variables=PLANNED_AS,
+            simulated=True,
+        )
+
+    @property
+    def profile_key(self) -> str:
+        return PLANNED_AS
+
+    @property
+    def environment(self) -> str:
+        """Return the CPU engine's label: it has the vLLM that runs here."""
+        return "cpu"
+
+    @property
+    def keeps_recipes(self) -> bool:
+        return False
+
+    @property
+    def can(self) -> tuple[str, ...]:
+        return ("chat", "experts", "fp8", "awq", "prefix")
+
+    @property
+    def calibration(self) -> Calibration | None:
+        return None
+
+    @property
+    def over_hosts(self) -> OverHosts | None:
+        return None
+
+    def needs_quant_file(self, request: Request, model: Model) -> bool:
+        return False
+
+    def suited(self, model: Model) -> Simulated:
+        """Return the engine with the tokenizer of this model."""
+        return replace(self, tokenizer=tokenizer_of(model))
+
+    def refuse(self, request: Request, host: Host, model: Model) -> None:
+        """Raise LaunchError for another vLLM, and for what has no simulated times."""
+        found = self.facts.get("vllm", VLLM).partition("+")[0]
+        if found != VLLM:
+            raise LaunchError("simulated.version", ExitCode.MACHINE, found=found, version=VLLM)
+        super().refuse(request, host, model)
+        for text in request.faults:
+            read_fault(text)
+        if task_of(model, request.args) != CHAT:
+            raise LaunchError("simulated.no_task", ExitCode.USAGE, model=model.name)
+        if not (model.layers and model.hidden_size):
+            raise _no_sizes(model)
+
+    def check_features(self, request: Request, model: Model) -> tuple[Message, ...]:
+        """Return the warnings; a feature that the planned release lacks is not simulated."""
+        warnings = check_request(self.identity, request, model, super().identity)
+        without = [*filter(request.args.has, _WITHOUT), *unmodelled(request, model)]
+        if without:
+            raise LaunchError("simulated.no_option", ExitCode.USAGE, option=without[0])
+        return warnings
+
+    def propose(self, context: Context) -> Proposal:
+        """Return the settings of vllm-gaudi, and what is simulated."""
+        # no code of the model runs
+        model = replace(context.model, remote_code=False)
+        proposal = super().propose(replace(context, model=model))
+        notes = [message("simulated.cards", version=VLLM)]
+        tokenizer = self._tokenizer(context.model)
+        if not tokenizer.own:
+            notes.append(message("simulated.tokenizer", model=model.name))
+        return Proposal(proposal.settings, (*notes, *proposal.warnings))
+
+    def command(self, settings: Sequence[Setting], context: Context) -> Command:
+        """Return the CPU engine's server with the executor of simulated cards."""
+        request = context.request
+        tokenizer = self._tokenizer(context.model)
+        cards = context.placement.tensor or 1
+        config = config_text(
+            stand_in_config(context.model, tokenizer, context.limits.max_model_len, cards)
+        )
+        document = self._cards(settings, context).to_text()
+        digest = hashlib.sha256(f"{config}{document}".encode()).hexdigest()[:12]
+        folder = PurePath(request.files_dir) / f"simulated-{digest}"
+        args = engine_args(
+            table=option_table(UPSTREAM),
+            head=(self.python or "python3", *ENTRY),
+            ours=[
+                ("--model", str(folder)),
+                ("--tokenizer", tokenizer.path),
+                *_named(settings, request),
+                *self._sent(settings, tokenizer),
+                (_BACKEND, EXECUTOR),
+                ("--middleware", MIDDLEWARE),
+                # a model follows the schema of a tool; here only a grammar does
+                ("--tool-strict-level", "parameter"),
+                (_SETTINGS, json.dumps({KEY: str(folder / "cards.json")}, separators=(",", ":"))),
+            ],
+            user=request.extra,
+            file=request.file_words,
+        )
+        return Command(
+            argv=args.to_argv(),
+            env={
+                "PYTHONPATH": str(RUNTIME),
+                "HF_HUB_OFFLINE": "1",
+                "VLLM_NO_USAGE_STATS": "1",
+                "TOKENIZERS_PARALLELISM": "false",
+                # nothing is computed: threads would only take the processor from the server
+                "OMP_NUM_THREADS": "1",
+            },
+            files={str(folder / "config.json"): config, str(folder / "cards.json"): document},
+            user=args.user_words,
+        )
+
+    def _tokenizer(self, model: Model) -> Tokenizer:
+        return self.tokenizer or tokenizer_of(replace(model, path=""))
+
+    def _sent(
+        self, settings: Sequence[Setting], tokenizer: Tokenizer
+    ) -> list[tuple[str, str | None]]:
+        """Return the options of the plan that vLLM gets."""
+        kept = _KEPT_FROM_VLLM if tokenizer.own else (*_KEPT_FROM_VLLM, *_PARSERS)
+        return [option for option in sent_options(settings) if option[0] not in kept]
+
+    def _cards(self, settings: Sequence[Setting], context: Context) -> SimulatedCards:
+        """Return the settings of the simulated cards.
+
+        Raises LaunchError (MODEL).
+        """
+        request, model = context.request, context.model
+        memory = memory_in(context, settings, self)
+        if memory.num_blocks is None:
+            raise _no_sizes(model)
+        found = self.buckets(settings, context, memory.num_blocks)
+        graph = per_graph(weight_type(request, model), False, model=model)
+        shown = with_user_args(settings, request.args)
+        kv_dtype = next((s.value for s in shown if s.name == "--kv-cache-dtype"), None) or "auto"
+        cards = context.placement.tensor or 1
+        product = context.host.cards[0].product if context.host.cards else ""
+        return SimulatedCards(
+            cost=step_time_in(context, self),
+            limits=context.limits,
+            buckets=found[1] if found is not None else None,
+            graph_seconds=round((graph.low + graph.high) / 2, 3),
+            contiguous=is_contiguous(settings),
+            warmed=not (request.skip_warmup or skips_warmup(settings, PLANNED_AS)),
+            time_scale=request.time_scale or 1.0,
+            kinds=cache_kinds(model, cards, KV_BYTES.get(kv_dtype, 2)),
+            blocks=memory.num_blocks,
+            ahead=any(s.name == "--async-scheduling" for s in shown)
+            and not request.args.has("--no-async-scheduling"),
+            cards=f"{cards} x {product or 'Gaudi'}",
+            chunk=arguments(context, is_contiguous(settings), memory.num_blocks, None)[
+                "mamba_chunk_size"
+            ],
+            thinks=self._tokenizer(model).own
+            and any(s.name == "--reasoning-parser" for s in shown),
+            faults=self._faults(context),
+        )
+
+    def _faults(self, context: Context) -> list[dict[str, Any]]:
+        """Return the executor's faults. Raises LaunchError (USAGE)."""
+        request = context.request
+        if not request.faults:
+            return []
+        placement = context.placement
+        faults = [read_fault(text) for text in request.faults]
+        return fault_document(faults, placement.modules, placement.tensor or 1)
+
+
+def _named(settings: Sequence[Setting], request: Request) -> list[tuple[str, str | None]]:
+    """Return the served name where the settings have none: the model's as typed."""
+    if any(setting.name == "--served-model-name" for setting in settings):
+        return []
+    return [("--served-model-name", request.model)]
+
+
+def create(name: str, python: str | None, facts: Mapping[str, str]) -> Simulated:
+    """Return the simulated cards of the newest release of the plugin with facts."""
+    return Simulated(python, facts, newest(PLANNED_AS).version)
+
+
+def _no_sizes(model: Model) -> LaunchError:
+    why = mapped(Message.render, model.unread)
+    return LaunchError("simulated.no_sizes", ExitCode.MODEL, detail=why, model=model.name)

@@ -1,0 +1,267 @@
+"""``gaudi-launch stack``: several models on one server behind one address.
+
+Init, plan, up, apply, down, ps, logs, restart.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from gaudi_launch.cli.command_app import CommandApp
+from gaudi_launch.cli.times import DRAIN
+
+if TYPE_CHECKING:
+    from gaudi_launch.extensions.stack.stack_plan import StackChanges
+
+app = CommandApp(
+    no_args_is_help=True,
+    help="Run several models behind one address, as one file describes them.",
+)
+
+_FILE = typer.Argument(..., metavar="FILE", help="The stack's YAML file.")
+_MODEL = typer.Argument(
+    "", metavar="[MODEL]", help="A model, a service of it, or gateway (default: all)."
+)
+_STACK = typer.Option(
+    "", "--stack", metavar="NAME|FILE", help="The stack, where several were started."
+)
+_JSON = typer.Option(False, "--json", help="One JSON object on stdout.")
+
+
+@app.command()
+def init(
+    models: list[str] | None = typer.Argument(
+        None, metavar="MODEL...", help="Models; one given twice gets two replicas."
+    ),
+    to: Path = typer.Option(Path("stack.yaml"), "--to", metavar="FILE", help="The file to write."),
+    port: str = typer.Option(
+        "", "-p", "--port", metavar="PORT", help="Port of the gateway (default 8000)."
+    ),
+    engine: str = typer.Option(
+        "", "--engine", metavar="ENGINE", help="auto, or one of 'gaudi-launch engines'."
+    ),
+    python: str = typer.Option("", "--python", metavar="PATH", help="The engine's interpreter."),
+    machine: str = typer.Option(
+        "", "--machine", metavar="MACHINE", help="Plan for a snapshot file or simulated:NAME."
+    ),
+    schema: bool = typer.Option(
+        False, "--schema", help="Print the JSON schema of the file, and write nothing."
+    ),
+    as_json: bool = _JSON,
+) -> None:
+    """Write a file with these models for this machine: the fewest cards that fit each, one gateway.
+
+    An existing file is not changed.
+    """
+    from gaudi_launch.cli.console import emit_json
+    from gaudi_launch.extensions.stack import init as cases
+    from gaudi_launch.extensions.stack.view import show_plan, show_written, to_json
+
+    if schema:
+        emit_json(cases.schema_document())
+        return
+    planned = cases.init(models or [], cases.InitOptions(to, port, machine or None, engine, python))
+    if as_json:
+        emit_json(to_json(planned))
+        return
+    show_plan(planned)
+    show_written(planned)
+
+
+@app.command()
+def plan(
+    file: Path = _FILE,
+    machine: str = typer.Option(
+        "", "--machine", metavar="MACHINE", help="Plan for a snapshot file or simulated:NAME."
+    ),
+    as_json: bool = _JSON,
+) -> None:
+    """Show cards, memory and start time of all models; start nothing."""
+    from gaudi_launch.cli.console import emit_json
+    from gaudi_launch.extensions.stack import stack_plan as cases
+    from gaudi_launch.extensions.stack.view import show_plan, to_json
+
+    planned = cases.plan(file, machine or None)
+    if as_json:
+        emit_json(to_json(planned))
+    else:
+        show_plan(planned)
+
+
+@app.command()
+def up(
+    file: Path = _FILE,
+    no_wait: bool = typer.Option(
+        False, "--no-wait", help="Return when the last models were started."
+    ),
+    no_doctor: bool = typer.Option(
+        False, "--no-doctor", help="Start although a check of the machine fails."
+    ),
+    as_json: bool = _JSON,
+) -> None:
+    """Start the gateway and all models that do not run, and wait until they answer.
+
+    A second run changes nothing. Ctrl-C ends the wait only: what was started stays.
+    """
+    import sys
+
+    from gaudi_launch.cli.console import emit_json
+    from gaudi_launch.cli.terminal import Terminal
+    from gaudi_launch.core.base.errors import ExitCode
+    from gaudi_launch.core.base.messages import text
+    from gaudi_launch.extensions.stack import case as cases
+    from gaudi_launch.extensions.stack.view import show_started, started_to_json
+
+    try:
+        started = cases.up(file, Terminal(), no_doctor=no_doctor, wait=not no_wait)
+    except KeyboardInterrupt:
+        print(text("stack.interrupted", path=str(file)), file=sys.stderr, flush=True)
+        raise typer.Exit(int(ExitCode.INTERRUPTED)) from None
+    if as_json:
+        emit_json(started_to_json(started))
+    else:
+        show_started(started, waited=not no_wait)
+
+
+@app.command()
+def apply(
+    file: Path = _FILE,
+    yes: bool = typer.Option(
+        False, "-y", "--yes", help="Apply without confirmation, also with a downtime."
+    ),
+    no_doctor: bool = typer.Option(
+        False, "--no-doctor", help="Start although a check of the machine fails."
+    ),
+    drain: float = DRAIN,
+    as_json: bool = _JSON,
+) -> None:
+    """Change what runs to what the file describes, and only that; no request is lost.
+
+    A new version of a model starts next to the old one, takes over when it answers, and the old one
+    ends. Where the cards do not suffice for both, the downtime is stated and confirmed first.
+    """
+    import sys
+
+    from gaudi_launch.cli.console import emit_json
+    from gaudi_launch.cli.terminal import Terminal
+    from gaudi_launch.core.base.errors import ExitCode
+    from gaudi_launch.core.base.messages import text
+    from gaudi_launch.extensions.stack import case as cases
+    from gaudi_launch.extensions.stack.change import ChangeOptions
+    from gaudi_launch.extensions.stack.view import applied_to_json, show_applied
+
+    options = ChangeOptions(no_doctor=no_doctor, drain=drain)
+    try:
+        applied = cases.apply(file, Terminal(), options, lambda changes: _agrees(changes, yes))
+    except KeyboardInterrupt:
+        print(text("stack.apply_interrupted", path=str(file)), file=sys.stderr, flush=True)
+        raise typer.Exit(int(ExitCode.INTERRUPTED)) from None
+    if applied.changed is None:
+        raise typer.Exit(int(ExitCode.INTERRUPTED))
+    if as_json:
+        emit_json(applied_to_json(applied))
+    else:
+        show_applied(applied)
+
+
+def _agrees(changes: StackChanges, yes: bool) -> bool:
+    """State what does not answer for a time, and return the user's consent."""
+    import sys
+
+    from gaudi_launch.core.base.errors import ExitCode, LaunchError
+    from gaudi_launch.core.base.messages import text
+    from gaudi_launch.extensions.stack.view import interruptions
+
+    for line in interruptions(changes):
+        print(line, file=sys.stderr, flush=True)
+    if yes:
+        return True
+    path = str(changes.stack.path)
+    if not sys.stdin.isatty():
+        # a gateway that moves ends the requests to all models
+        models = (
+            ", ".join(each.model for each in changes.downtimes) or changes.stack.gateway_service
+        )
+        raise LaunchError("stack.apply_yes", ExitCode.USAGE, path=path, models=models)
+    return typer.confirm(text("stack.apply_ask", path=path), err=True)
+
+
+@app.command()
+def restart(
+    model: str = _MODEL,
+    stack: str = _STACK,
+    drain: float = DRAIN,
+) -> None:
+    """Restart the engines of a model, the gateway, or all, one after the other."""
+    from gaudi_launch.cli.terminal import Terminal
+    from gaudi_launch.extensions.stack import case as cases
+
+    cases.restart(cases.target(model, stack), drain, Terminal())
+
+
+@app.command()
+def logs(
+    model: str = _MODEL,
+    stack: str = _STACK,
+    follow: bool = typer.Option(
+        False, "-f", "--follow", help="Follow the logs until all services end."
+    ),
+    lines: int | None = typer.Option(
+        None, "-n", "--lines", min=0, help="Only the last N lines of each."
+    ),
+    as_json: bool = typer.Option(False, "--json", help="One JSON object for each line."),
+) -> None:
+    """Print the logs of the engines and the gateway, each line with its service.
+
+    With --json each line is one JSON object with its service.
+    """
+    from gaudi_launch.cli.endless import until_ctrl_c
+    from gaudi_launch.extensions.stack import case as cases
+    from gaudi_launch.extensions.stack.logs_view import show_logs
+
+    names = cases.target(model, stack).names
+    with until_ctrl_c():
+        show_logs(names, follow=follow, last=lines, as_json=as_json)
+
+
+@app.command()
+def down(
+    name: str = typer.Argument(..., metavar="FILE", help="The stack's YAML file, or its name."),
+    drain: float = typer.Option(
+        30.0, "--drain", metavar="SECONDS", help="Wait this long for running requests."
+    ),
+    as_json: bool = _JSON,
+) -> None:
+    """Stop the gateway and all models, and remove their records and logs."""
+    from gaudi_launch.cli.console import emit_json
+    from gaudi_launch.cli.terminal import Terminal
+    from gaudi_launch.extensions.stack import case as cases
+    from gaudi_launch.extensions.stack.view import ended_to_json, show_ended
+
+    ended = cases.down(name, Terminal(), drain)
+    if as_json:
+        emit_json(ended_to_json(ended))
+    else:
+        show_ended(ended)
+
+
+@app.command()
+def ps(
+    name: str = typer.Argument(
+        "", metavar="[FILE]", help="One stack, by its file or name (default: all)."
+    ),
+    as_json: bool = _JSON,
+) -> None:
+    """List the models of started stacks: phase, cards, port, last error."""
+    from gaudi_launch.cli.console import emit_json
+    from gaudi_launch.extensions.stack import case as cases
+    from gaudi_launch.extensions.stack.view import show_states, states_to_json
+
+    states = cases.ps(name or None)
+    if as_json:
+        emit_json(states_to_json(states))
+    else:
+        show_states(states)

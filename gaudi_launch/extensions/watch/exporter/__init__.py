@@ -1,0 +1,1 @@
+"""Services and cards as Prometheus metrics."""

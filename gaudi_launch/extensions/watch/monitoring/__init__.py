@@ -1,0 +1,1 @@
+"""Alert rules, dashboard and scrape configuration."""

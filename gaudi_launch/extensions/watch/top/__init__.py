@@ -1,0 +1,1 @@
+"""Cards, services and hosts, live."""

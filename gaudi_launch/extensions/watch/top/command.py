@@ -1,0 +1,75 @@
+"""``gaudi-launch top``: cards, services and hosts as they change."""
+
+from __future__ import annotations
+
+import typer
+
+from gaudi_launch.cli.command_app import CommandApp
+
+app = CommandApp()
+
+
+@app.command()
+def top(
+    hosts: str = typer.Option(
+        "", "--hosts", metavar="h1,user@h2", help="Hosts to watch over ssh; 'local' is this one."
+    ),
+    inventory: str = typer.Option(
+        "", "--inventory", metavar="FILE", help="The hosts of a cluster inventory."
+    ),
+    machine: str | None = typer.Option(
+        None,
+        "--machine",
+        metavar="FILE|simulated:NAME",
+        help="Cards of a snapshot or simulated machine.",
+    ),
+    interval: float = typer.Option(
+        1.0, "--interval", metavar="SECONDS", help="Time between two samples."
+    ),
+    timeout: float = typer.Option(
+        5.0, "--timeout", metavar="SECONDS", help="Time for a host to answer."
+    ),
+    once: bool = typer.Option(False, "--once", help="Print one sample as lines and exit."),
+    as_json: bool = typer.Option(
+        False, "--json", help="JSON: with --once one object, else one per line."
+    ),
+) -> None:
+    """Watch cards, services and hosts: use, power, links, TTFT, tokens/s, KV cache, and what is
+    wrong.
+
+    Keys: s sort, / filter, l log, x stop, w why, h help, q quit. In a pipe it prints lines. What
+    nothing reports is shown as -. hl-smi is called once per second at most, by all programs of a
+    user together.
+    """
+    import sys
+    import time
+
+    from gaudi_launch.cli.console import emit_json
+    from gaudi_launch.cli.endless import until_ctrl_c
+    from gaudi_launch.extensions.watch.top import case
+    from gaudi_launch.extensions.watch.top.view import plain_lines, to_json
+
+    request = case.WatchRequest(hosts, inventory, machine, interval, timeout)
+    if once:
+        found = case.once(request)
+        if as_json:
+            return emit_json(to_json(found))
+        return print("\n".join(plain_lines(found)))
+    if as_json or not (sys.stdout.isatty() and sys.stdin.isatty()):
+        from gaudi_launch.cli.console import emit_json_line, give_up
+
+        try:
+            with until_ctrl_c():
+                for found in case.repeated(request, time.sleep):
+                    if as_json:
+                        emit_json_line(to_json(found))
+                    else:
+                        print("\n".join(plain_lines(found)), flush=True)
+        except BrokenPipeError:
+            # typer would end with 1; the reader has all that it needs
+            give_up(sys.stdout)
+        return None
+    from gaudi_launch.extensions.watch.top.screen import run
+
+    with until_ctrl_c():
+        return run(request)

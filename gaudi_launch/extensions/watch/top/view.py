@@ -1,0 +1,394 @@
+"""The live view: samples in, lines of cells out. It neither reads nor prints."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
+
+from rich.cells import cell_len
+
+from gaudi_launch.cli.sparkline import sparkline
+from gaudi_launch.cli.wrapping import wrapped
+from gaudi_launch.core.base.messages import text
+from gaudi_launch.core.host.files import printable
+from gaudi_launch.extensions.watch.sample import (
+    CardSample,
+    DiskSample,
+    HostSample,
+    NodeSample,
+    ServiceSample,
+)
+from gaudi_launch.extensions.watch.top.columns import (
+    BAD,
+    CARDS,
+    CHOSEN,
+    DIM,
+    HOSTS,
+    PLAIN,
+    TITLE,
+    WARN,
+    Cell,
+    Column,
+    Look,
+    Row,
+    card_state,
+    fitted,
+    host_state,
+    links,
+    number,
+    phase_of,
+    seconds,
+    service_columns,
+    shown_columns,
+    title_of,
+)
+from gaudi_launch.extensions.watch.top.state import TopState
+from gaudi_launch.extensions.watch.trails import card_name
+
+Line = list[Cell]
+_T = TypeVar("_T")
+_TRAIL = 8
+_FULL_DISK = 0.9
+
+
+def to_json(hosts: Sequence[HostSample]) -> dict[str, Any]:
+    """Return the samples for programs."""
+    return {"schema": 1, "hosts": [host.to_json() for host in hosts]}
+
+
+def lines(state: TopState, width: int, height: int, look: Look) -> list[Line]:
+    """Return the screen: exactly ``height`` lines of at most ``width`` cells."""
+    head = [_title(state, width)]
+    if state.overlay is not None:
+        body = _overlay(state, width, height - 2)
+    else:
+        body = [*_machine_lines(state, width, look), *_sections(state, width, height - 2, look)]
+    body = body[: height - 2]
+    body += [[Cell("")]] * (height - 2 - len(body))
+    return [_within(line, width) for line in (*head, *body, _footer(state, width))]
+
+
+def _title(state: TopState, width: int) -> Line:
+    hosts = state.hosts
+    if not hosts:
+        name = text("watch.reading")
+    elif len(hosts) == 1:
+        name = " ".join(part for part in (hosts[0].host, hosts[0].product) if part)
+        if hosts[0].simulated:
+            name = text("watch.simulated_name", name=name)
+    else:
+        name = text(
+            "watch.hosts_count", count=len(hosts), silent=sum(not host.answers for host in hosts)
+        )
+    at = max((host.at for host in hosts), default=None)
+    clock = time.strftime("%H:%M:%S", time.localtime(at)) if at is not None else ""
+    left = fitted(f"gaudi-launch top  {name}", max(1, width - len(clock) - 1), right=False)
+    return [Cell(f"{left} {clock}", TITLE)]
+
+
+def _footer(state: TopState, width: int) -> Line:
+    if state.to_stop:
+        return [Cell(fitted(text("watch.ask_stop", name=state.to_stop), width, right=False), WARN)]
+    if state.is_typing:
+        return [Cell(fitted(text("watch.typing", filter=state.filter), width, right=False), TITLE)]
+    if state.message:
+        return [Cell(fitted(state.message, width, right=False), WARN)]
+    if state.overlay is not None:
+        return [Cell(fitted(text("watch.overlay_keys"), width, right=False), DIM)]
+    keys = text("watch.keys", sort=title_of(state.sort), filter=state.filter or "-")
+    return [Cell(fitted(keys, width, right=False), DIM)]
+
+
+# --- one host's CPUs and disks ------------------------------------------------------------------
+
+
+def _machine_lines(state: TopState, width: int, look: Look) -> list[Line]:
+    if len(state.hosts) != 1:
+        return []
+    host = state.hosts[0]
+    if not host.answers:
+        return [[Cell(fitted(host.problem or "", width, right=False), BAD)]]
+    parts = [_node(host, node, look) for node in host.nodes]
+    if host.nodes:
+        parts.append(_pages(host.nodes))
+    parts += [_disk(disk) for disk in _distinct(host.disks)]
+    found = _flowed(parts, width)
+    if host.problem:
+        found.append([Cell(fitted(host.problem, width, right=False), WARN)])
+    return found
+
+
+def _node(host: HostSample, node: NodeSample, look: Look) -> Cell:
+    trail = sparkline(
+        look.trails.of(host.host, "cpu", str(node.id)), _TRAIL, 100.0, ascii=look.ascii
+    )
+    return Cell(
+        text(
+            "watch.node", node=node.id, use=number(node.cpu_percent, "{:.0f}%"), trail=trail.strip()
+        )
+    )
+
+
+def _pages(nodes: Sequence[NodeSample]) -> Cell:
+    free = [node.hugepages_free for node in nodes]
+    all_pages = [node.hugepages_total for node in nodes]
+    return Cell(text("watch.pages", free=_sum(free), total=_sum(all_pages)))
+
+
+def _sum(values: Sequence[int | None]) -> str:
+    known = [value for value in values if value is not None]
+    if not known:
+        return "-"
+    return str(sum(known))
+
+
+def _distinct(disks: Iterable[DiskSample]) -> list[DiskSample]:
+    """Return one disk of those that are the same file system by their sizes."""
+    found: dict[tuple[int, int], DiskSample] = {}
+    for disk in disks:
+        found.setdefault((disk.total_bytes, disk.free_bytes), disk)
+    return list(found.values())
+
+
+def _disk(disk: DiskSample) -> Cell:
+    used = 1 - disk.free_bytes / disk.total_bytes if disk.total_bytes else 0.0
+    words = text(
+        f"watch.disk_{disk.use}", free=f"{disk.free_bytes / 2**30:.0f}", used=f"{used * 100:.0f}"
+    )
+    return Cell(words, BAD if used >= _FULL_DISK else PLAIN)
+
+
+def _flowed(parts: Sequence[Cell], width: int) -> list[Line]:
+    """Return parts in as many lines as they need, with a gap between them."""
+    found: list[Line] = []
+    used = 0
+    for part in parts:
+        size = cell_len(part.text)
+        if found and used + 3 + size <= width:
+            found[-1] += [Cell("   "), part]
+            used += 3 + size
+        else:
+            found.append([part])
+            used = size
+    return found
+
+
+# --- tables -------------------------------------------------------------------------------------
+
+
+def _sections(state: TopState, width: int, height: int, look: Look) -> list[Line]:
+    room = height - len(_machine_lines(state, width, look))
+    several = len(state.hosts) > 1
+    parts: dict[str, list[Line]] = {}
+    if several:
+        parts["hosts"] = _table(
+            HOSTS, [Row(host, host) for host in state.hosts], width, look, several=True
+        )
+    cards = [Row(*pair) for pair in state.cards()]
+    parts["cards"] = _table(CARDS, cards, width, look, several=several) or _nothing(state, "cards")
+    services = [Row(*pair) for pair in state.services()]
+    columns = service_columns(row.item for row in services)
+    table = _table(columns, services, width, look, several=several)
+    parts["services"] = table or _nothing(state, "services")
+    if services:
+        state.chosen()
+        chosen = parts["services"][state.selected + 1]
+        parts["services"][state.selected + 1] = [Cell(cell.text, CHOSEN) for cell in chosen]
+    if state.section != "all":
+        return _scrolled(state, parts[state.section], room)
+    # a free line between two sections
+    gaps = len(parts) - 1
+    sizes = shares([len(part) for part in parts.values()], room - gaps)
+    found: list[Line] = []
+    first = {"services": state.selected}
+    for (name, part), size in zip(parts.items(), sizes, strict=True):
+        found += [[Cell("")], *_cut(part, size, first.get(name, 0))]
+    return found[1:]
+
+
+def _nothing(state: TopState, section: str) -> list[Line]:
+    """Return the only line of a section without rows."""
+    if state.filter:
+        return [[Cell(text(f"watch.no_{section}_match", filter=state.filter), DIM)]]
+    return [[Cell(text(f"watch.no_{section}"), DIM)]]
+
+
+def shares(needs: Sequence[int], room: int) -> list[int]:
+    """Return the lines of each section: what it needs, or a fair part of the room."""
+    given = [0] * len(needs)
+    while room > 0 and given != list(needs):
+        for at, need in enumerate(needs):
+            if given[at] < need and room > 0:
+                given[at] += 1
+                room -= 1
+    return given
+
+
+def _cut(part: list[Line], size: int, selected: int) -> list[Line]:
+    """Return a table in this many lines, with the number of rows that are left out."""
+    if len(part) <= size:
+        return part
+    if size < 3:
+        return part[:size]
+    rows = size - 2
+    first = max(0, min(selected - rows + 1, len(part) - 1 - rows))
+    left = len(part) - 1 - rows
+    return [
+        part[0],
+        *part[1 + first : 1 + first + rows],
+        [Cell(text("watch.more", count=left), DIM)],
+    ]
+
+
+def _scrolled(state: TopState, part: list[Line], room: int) -> list[Line]:
+    rows = max(1, room - 1)
+    last = max(0, len(part) - 1 - rows)
+    if state.section == "services":
+        first = max(0, min(state.selected - rows + 1, last))
+    else:
+        state.scroll = min(state.scroll, last)
+        first = state.scroll
+    return [part[0], *part[1 + first : 1 + first + rows]]
+
+
+def _table(
+    columns: Sequence[Column[_T]], rows: Sequence[Row[_T]], width: int, look: Look, *, several: bool
+) -> list[Line]:
+    """Return a line of titles and one for each row; nothing without rows."""
+    if not rows:
+        return []
+    chosen = shown_columns(columns, width, several=several)
+    titles = [fitted(title_of(column.title), size, right=column.right) for column, size in chosen]
+    found: list[Line] = [[Cell(fitted(" ".join(titles), width, right=False), TITLE)]]
+    for row in rows:
+        line: Line = []
+        for column, size in chosen:
+            cell = column.cell(row, look, size)
+            shown = fitted(cell.text, size, right=column.right)
+            line += [Cell(" "), Cell(shown, cell.style)]
+        found.append(_within(line[1:], width))
+    return found
+
+
+def _within(line: Line, width: int) -> Line:
+    """Return a line of at most this many cells."""
+    found: Line = []
+    left = width
+    for cell in line:
+        if left <= 0:
+            break
+        size = cell_len(cell.text)
+        if size > left:
+            cell = Cell(fitted(cell.text, left, right=False), cell.style)
+        found.append(cell)
+        left -= size
+    return found
+
+
+def _overlay(state: TopState, width: int, height: int) -> list[Line]:
+    overlay = state.overlay
+    assert overlay is not None
+    folded = [part for line in overlay.lines for part in _folded(line, width)]
+    room = max(1, height - 1)
+    last = max(0, len(folded) - room)
+    overlay.scroll = min(overlay.scroll, last)
+    first = last - overlay.scroll if overlay.at_end else overlay.scroll
+    shown: list[Line] = [
+        [Cell(fitted(line, width, right=False))] for line in folded[first : first + room]
+    ]
+    return [[Cell(fitted(overlay.title, width, right=False), TITLE)], *shown]
+
+
+def _folded(line: str, width: int) -> list[str]:
+    """Return a line as it is where it fits: its blanks may align it."""
+    if cell_len(line) <= width:
+        return [line]
+    return wrapped(line, width)
+
+
+# --- a pipe -------------------------------------------------------------------------------------
+
+
+def plain_lines(hosts: Sequence[HostSample]) -> list[str]:
+    """Return a line for each host, card and service, for programs that read lines."""
+    found: list[str] = []
+    for host in hosts:
+        at = time.strftime("%H:%M:%S", time.localtime(host.at))
+        found.append(_joined(at, host.host, "host", _host_parts(host)))
+        cards = sorted(host.cards, key=lambda card: (card.module is None, card.module or 0))
+        found += [
+            _joined(at, host.host, f"card {card_name(card.module, card.index)}", _card_parts(card))
+            for card in cards
+        ]
+        found += [
+            _joined(at, host.host, f"service {each.name}", _service_parts(each))
+            for each in host.services
+        ]
+    return found
+
+
+def _joined(at: str, host: str, what: str, parts: Iterable[tuple[str, str]]) -> str:
+    return " ".join(
+        [
+            at,
+            printable(host),
+            printable(what),
+            *(f"{name}={_plain(value)}" for name, value in parts),
+        ]
+    )
+
+
+def _plain(value: str) -> str:
+    if not value:
+        return "-"
+    return printable(value).replace(" ", "_")
+
+
+def _host_parts(host: HostSample) -> Iterable[tuple[str, str]]:
+    yield "state", host_state(host).text
+    for node in host.nodes:
+        yield f"cpu{node.id}", number(node.cpu_percent, "{:.0f}%")
+    if host.nodes:
+        yield "hugepages_free", _sum([node.hugepages_free for node in host.nodes])
+    for disk in host.disks:
+        yield f"{disk.use}_free", f"{disk.free_bytes / 2**30:.0f}GiB"
+    yield "simulated", _yes_no(host.simulated)
+
+
+def _card_parts(card: CardSample) -> Iterable[tuple[str, str]]:
+    yield "use", number(card.utilization_percent, "{:.0f}%")
+    yield "hbm", f"{number(card.memory_used_mib)}/{number(card.memory_total_mib)}MiB"
+    yield "power", f"{number(card.power_w)}/{number(card.power_cap_w)}W"
+    yield "temperature", number(card.temperature_c, "{:.0f}C")
+    yield "links", links(card).text
+    yield "state", card_state(card).text
+    yield "owner", card.owner or ""
+
+
+def _service_parts(service: ServiceSample) -> Iterable[tuple[str, str]]:
+    yield "phase", phase_of(service).text
+    yield "running", number(service.running)
+    yield "waiting", number(service.waiting)
+    yield "tokens/s", number(service.tokens_per_second, "{:.1f}")
+    yield "ttft", seconds(service.ttft_seconds)
+    yield "tpot", seconds(service.tpot_seconds)
+    yield "kv", number(None if service.kv_use is None else 100 * service.kv_use, "{:.0f}%")
+    yield "preemptions", number(service.preemptions)
+    yield "compiles", number(service.run_time_compiles)
+    yield "restarts", number(service.restarts)
+    yield "power", number(service.power_w, "{:.0f}W")
+    yield "simulated", _yes_no(service.simulated)
+
+
+def _yes_no(value: bool) -> str:
+    return ("no", "yes")[value]
+
+
+def painted(line: Line, codes: Callable[[str], str]) -> str:
+    """Return a line with the escape sequences of its styles (``codes``: "" for none)."""
+    parts = []
+    for cell in line:
+        code = codes(cell.style)
+        parts.append(f"\x1b[{code}m{cell.text}\x1b[0m" if code and cell.text else cell.text)
+    return "".join(parts)

@@ -1,1 +1,0 @@
-"""Calibration for fp8 by the engines' own scripts."""
