@@ -5,7 +5,7 @@
     python scripts/mutation.py watch --draw 200 --seed 24         200 mutants, the same each time
     python scripts/mutation.py --lines FILE --draw 30 --tests PATH ...   on lines of a file
 
-The tests are those at the mirrored path: `tests/planning/test_memory.py` of a module, all below
+The tests are those at the mirrored path: `tests/core/planning/test_memory.py` of a module, all below
 `tests/watch` of a package, there without the slow ones; `--tests` adds more. With `--lines` (a
 `gaudi_launch/FILE.py:NUMBER` a line; scripts/proof.py writes them) the tests are those of `--tests`
 only. scripts/mutants.py

@@ -22,10 +22,11 @@ from hypothesis import HealthCheck, settings
 from gaudi_launch.core.base import messages
 from tests.support import durations
 from tests.support.every_case import EVERY_CASE
+from tests.support.processes import free_port, pids, trivial_python
 from tests.support.turns import alone
 from tests.support.users import own_folders, plain_english
 
-__all__ = ["own_folders", "plain_english"]
+__all__ = ["free_port", "own_folders", "pids", "plain_english", "trivial_python"]
 
 # A busy machine makes any example slow, and that is no fault of the test. The same tree gets the
 # same verdict each time; HYPOTHESIS_PROFILE=search looks for examples that nobody has seen.

@@ -9,7 +9,7 @@ served in podman, and by the docker client through podman's socket: ready, an an
 SIGKILL of the engine, the client and the launcher. Compose starts the rendered file and stops it.
 After each part no container may remain. ``--short`` leaves out the kills. What is needed of podman
 (runc, limits) comes from CONTAINERS_CONF. The exit status is 0 when all passed. The rules of the
-Gaudi runtime are tested by tests/cli/commands/test_serve_in_podman.py with a stand-in.
+Gaudi runtime are tested by tests/commands/serve/test_serve_in_podman.py with a stand-in.
 """
 
 from __future__ import annotations

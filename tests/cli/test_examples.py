@@ -109,7 +109,7 @@ def valued(line: str) -> str:
         line = line.replace(part, value)
     if line.startswith("gaudi-launch exporter"):
         line += " --once"
-    # what it would install: tests/cli/commands/test_setup.py runs setup against stand-ins
+    # what it would install: tests/commands/setup/test_command.py runs setup against stand-ins
     if line.startswith("gaudi-launch setup ") and "--rollback" not in line:
         line += " --dry-run"
     return line.strip()
@@ -122,24 +122,24 @@ SHOWN = {
 }
 # other tests run these: with a cluster, hosts, an engine, HAProxy, or until it is stopped
 BY_OTHERS = {
-    "gaudi-launch top": "cli/test_top_screen.py::"
+    "gaudi-launch top": "extensions/watch/top/test_screen.py::"
     "test_it_is_drawn_typed_at_and_left_as_it_was_found",
     "gaudi-launch cluster down": "e2e/test_cluster.py::test_two_hosts_up_a_worker_killed_down",
     "gaudi-launch cluster status*": "e2e/test_cluster.py::test_two_hosts_up_a_worker_killed_down",
-    "gaudi-launch stop --orphans*": "cli/commands/test_services.py::"
+    "gaudi-launch stop --orphans*": "commands/services/test_services.py::"
     "test_the_orphans_of_a_killed_launcher_are_found_and_only_they_are_ended",
-    "gaudi-launch kube status*": "cli/commands/test_kube.py::"
+    "gaudi-launch kube status*": "extensions/kubernetes/kube/test_command.py::"
     "test_a_kind_that_is_closed_to_the_user_is_no_failure",
-    "gaudi-launch kube logs*": "cli/commands/test_kube.py::test_logs",
-    "gaudi-launch kube delete*": "cli/commands/test_kube.py::test_delete_keeps_the_claims",
-    "gaudi-launch fp8 calibrate*": "cli/commands/test_fp8_calibrate.py::test_the_whole_way_to_fp8",
-    "gaudi-launch stack up*": "app/test_stack.py::"
+    "gaudi-launch kube logs*": "extensions/kubernetes/kube/test_command.py::test_logs",
+    "gaudi-launch kube delete*": "extensions/kubernetes/kube/test_command.py::test_delete_keeps_the_claims",
+    "gaudi-launch fp8 calibrate*": "extensions/fp8/test_fp8_calibrate.py::test_the_whole_way_to_fp8",
+    "gaudi-launch stack up*": "extensions/stack/test_case.py::"
     "test_a_stack_answers_stays_as_it_is_heals_and_leaves_nothing",
-    "gaudi-launch stack apply*": "app/test_stack.py::"
+    "gaudi-launch stack apply*": "extensions/stack/test_case.py::"
     "test_whatever_is_killed_around_a_change_the_next_one_completes_it",
-    "gaudi-launch stack logs*": "cli/commands/test_stack.py::"
+    "gaudi-launch stack logs*": "extensions/stack/test_command.py::"
     "test_logs_name_the_service_of_each_line",
-    "gaudi-launch stack restart*": "app/test_stack.py::"
+    "gaudi-launch stack restart*": "extensions/stack/test_case.py::"
     "test_replicas_change_one_by_one_and_gateway_settings_without_a_restart",
 }
 
@@ -289,7 +289,7 @@ def prepared(line: str, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         "gaudi_launch.core.launch.prepare.CheckedPlan.refuse", lambda *_, **__: None
     )
     monkeypatch.setattr("gaudi_launch.core.launch.stop.restart", lambda name, *_: None)
-    # gradio takes seconds to import: tests/cli/commands/test_webui.py has the page
+    # gradio takes seconds to import: tests/extensions/bench/test_webui.py has the page
     monkeypatch.setattr("gaudi_launch.extensions.kubernetes.pods.chat_page.serve", lambda *_: None)
     if "setup" in line and "--rollback" in line:
         two_versions(place, monkeypatch)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 TOP = Path(__file__).parents[2]
-SUPPORT = TOP / "tests" / "support"
-DATA = TOP / "tests" / "data"
+TESTS = TOP / "tests"
+SUPPORT = TESTS / "support"
+DATA = TESTS / "data"
 SHARED = TOP.parent / "shared"

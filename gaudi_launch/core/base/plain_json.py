@@ -9,7 +9,7 @@ def plain_json(text: str | bytes) -> Any:
 
     Raises ValueError for what `reader.parse_json` refuses.
     Files that run without the package have this one inserted (`reader.standalone`), those of Ray a
-    copy (tests/test_reader.py compares them).
+    copy (tests/core/base/test_reader.py compares them).
     """
 
     def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

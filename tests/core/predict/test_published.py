@@ -1,0 +1,229 @@
+"""The rows of the published figures: which are read, and as what."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gaudi_launch.core.models.config import model_from_config
+from gaudi_launch.core.predict.published import (
+    Figure,
+    Kind,
+    figures,
+    kind_of,
+    read_figures,
+    scored,
+    shapes,
+)
+from gaudi_launch.core.predict.shape import Shape, shape_of
+from gaudi_launch.core.predict.step_model import Setup
+from tests.support.places import TESTS
+
+DATA = TESTS / "data"
+SHAPE = Shape(32, 32, 4096, 14336, 8e9, 1e9, 4096, 8, 128)
+ROW = {
+    "source": "a@1:b",
+    "kind": "throughput",
+    "harness": "vllm",
+    "card": "gaudi3",
+    "software": "v0.7.2",
+    "model": "m",
+    "cards": "2",
+    "dtype": "fp8",
+    "input": "128",
+    "output": "64",
+    "batch": "8",
+    "value": "250",
+    "unit": "output tokens/s",
+    "statistic": "total",
+    "experts": "",
+    "not_scored": "",
+    "note": "of note",
+    "mode": "lazy",
+    "requests": "24",
+    "budget": "",
+}
+
+
+def read(tmp_path: Path, **changes: str) -> Figure | None:
+    row = {**ROW, **changes}
+    file = tmp_path / "figures.csv"
+    file.write_text(",".join(row) + "\n" + ",".join(row.values()) + "\n")
+    found = read_figures(file, {"m": SHAPE})
+    assert len(found) < 2
+    return found[0] if found else None
+
+
+FIGURE = Figure(
+    source="a@1:b",
+    measure="throughput",
+    statistic="total",
+    harness="vllm",
+    software="v0.7.2",
+    model="m",
+    setup=Setup("gaudi3", 2, "fp8", 1.0, 1.0, "v0"),
+    shape=SHAPE,
+    input=128.0,
+    output=64.0,
+    batch=8.0,
+    value=250.0,
+    kind=Kind.SERVED,
+    not_scored="",
+    note="of note",
+    mode="lazy",
+    requests=24.0,
+)
+
+
+def test_a_row_is_a_figure(tmp_path: Path) -> None:
+    assert read(tmp_path) == FIGURE
+    assert FIGURE.title == "m fp8, 2 x gaudi3, 128/64, 8 at once (vllm)"
+
+
+def test_a_time_in_milliseconds_is_in_seconds(tmp_path: Path) -> None:
+    times = {"kind": "tpot", "unit": "ms"}
+    assert read(tmp_path, **times) == replace(FIGURE, measure="tpot", value=0.25)
+    in_seconds = {"kind": "ttft", "unit": "s", "value": "0.5", "output": ""}
+    assert read(tmp_path, **in_seconds) == replace(FIGURE, measure="ttft", value=0.5, output=2.0)
+
+
+@pytest.mark.parametrize(
+    ("changes", "setup"),
+    [
+        ({"card": "gaudi2", "dtype": "bf16"}, Setup("gaudi2", 2, "bf16", 2.0, 2.0, "v0")),
+        ({"software": "v0.9"}, Setup("gaudi3", 2, "fp8", 1.0, 1.0, "v1")),
+        ({"harness": "static"}, Setup("gaudi3", 2, "fp8", 1.0, 1.0, "static")),
+        ({"experts": "all"}, Setup("gaudi3", 2, "fp8", 1.0, 1.0, "v0", fused=False)),
+        ({"experts": "chosen"}, Setup("gaudi3", 2, "fp8", 1.0, 1.0, "v0")),
+        ({"harness": "vllm engine"}, Setup("gaudi3", 2, "fp8", 1.0, 1.0, "v0")),
+        ({"software": "fork V0"}, Setup("gaudi3", 2, "fp8", 1.0, 1.0, "v0")),
+        (
+            {"harness": "port of one", "software": "0.29", "budget": "4096"},
+            Setup("gaudi3", 2, "fp8", 1.0, 1.0, "v1", step_tokens=4096),
+        ),
+    ],
+)
+def test_the_setup_of_a_row(changes: dict[str, str], setup: Setup, tmp_path: Path) -> None:
+    figure = read(tmp_path, **changes)
+    assert figure is not None and figure.setup == setup
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"model": "other"},
+        {"kind": "latency"},
+        {"card": "gaudi1"},
+        {"cards": ""},
+        {"input": "long"},
+        {"batch": ""},
+        {"value": "-x"},
+        {"output": ""},
+        {"kind": "tpot", "output": ""},
+        {"dtype": "int4"},
+    ],
+)
+def test_a_row_without_a_load_is_left_out(changes: dict[str, str], tmp_path: Path) -> None:
+    assert read(tmp_path, **changes) is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "static", "served"),
+    [
+        ({}, Kind.DENSE, Kind.SERVED),
+        ({"latent": True}, Kind.DENSE, Kind.SERVED),
+        ({"experts": 1.0}, Kind.MIXTURE, Kind.MIXTURE_SERVED),
+        ({"experts": 1.0, "mla_rank": 576}, Kind.MLA, Kind.MLA_SERVED),
+        ({"mla_rank": 576}, Kind.MLA, Kind.MLA_SERVED),
+        ({"state_layers": 1.0}, Kind.HYBRID, Kind.HYBRID_SERVED),
+        (
+            {"state_layers": 1.0, "experts": 1.0, "mla_rank": 576},
+            Kind.HYBRID,
+            Kind.HYBRID_SERVED,
+        ),
+    ],
+)
+def test_the_class_of_a_load(changes: dict[str, Any], static: Kind, served: Kind) -> None:
+    shape = replace(SHAPE, **changes)
+    small = Kind.SMALL if static is Kind.DENSE else static
+    found = [kind_of(shape, engine, batch) for engine in ("static", "v0", "v1") for batch in (4, 5)]
+    assert found == [small, static, served, served, served, served]
+
+
+def test_the_notes_that_change_what_a_figure_informs() -> None:
+    notes = ("", "KV cache copied at each step", "torch.compile", "inconsistent with its table")
+    found = [
+        (figure.copied, figure.other_harness)
+        for figure in (replace(FIGURE, note=note) for note in notes)
+    ]
+    assert found == [(False, False), (True, False), (False, True), (False, True)]
+
+
+def test_only_the_shipped_figures_without_a_reason_are_scored() -> None:
+    assert {figure.not_scored for figure in scored()} == {""}
+    assert {*scored()} == {figure for figure in figures() if not figure.not_scored}
+    assert 0 < len(scored()) < len(figures())
+
+
+def test_the_sizes_of_shipped_models() -> None:
+    llama = shapes()["Llama-3.1-8B"]
+    assert (llama.layers, llama.hidden, llama.inner, llama.width) == (32, 4096, 14336, 4096)
+    assert (llama.kv_heads, llama.kv_width, llama.multi_head, llama.mla_rank) == (8, 128, False, 0)
+    assert (llama.head, llama.experts, llama.latent) == (128256 * 4096, 0.0, False)
+    assert llama.body + 2 * llama.head == 8_030_261_248
+    mixtral = shapes()["Mixtral-8x7B"]
+    assert (mixtral.kv_heads, mixtral.inner) == (8, 28672)
+    latent = {name for name, shape in shapes().items() if shape.latent}
+    ranks = {name: shape.mla_rank for name, shape in shapes().items() if shape.mla_rank}
+    wide = dict.fromkeys(("DeepSeek-V2-Lite", "Moonlight-16B-A3B", "DeepSeek-R1", "GLM-5.2"), 576)
+    assert ranks == {**wide, "GLM-5.3-Flash": 512}
+    assert latent == {*ranks, "MiniCPM3-4B"}
+    states = {name: shape.state_layers for name, shape in shapes().items() if shape.state_layers}
+    assert states == {"Qwen3.6-35B-A3B": 30, "Qwen3.8-27B": 48, "GLM-5.3-Flash": 34}
+
+
+@pytest.mark.parametrize(
+    ("name", "model"),
+    [
+        ("Qwen/Qwen3-235B-A22B", "Qwen3-235B-A22B"),
+        ("Qwen/Qwen3-30B-A3B", "Qwen3-30B-A3B"),
+        ("Qwen/Qwen3.5-35B-A3B", "Qwen3.6-35B-A3B"),
+        ("Qwen/Qwen3-VL-32B-Instruct", "Qwen3-VL-32B"),
+    ],
+)
+def test_shipped_sizes_are_those_of_config_json(name: str, model: str) -> None:
+    configs = json.loads((DATA / "models" / "published.json").read_text())["configs"]
+    expected = shape_of(model_from_config(name, configs[name]))
+    assert expected is not None
+    assert asdict(shapes()[model]) == pytest.approx(asdict(expected), rel=1e-5)
+
+
+def test_a_figure_of_a_fork_with_its_own_code_informs_nothing() -> None:
+    assert {
+        harness: replace(FIGURE, harness=harness).other_harness
+        for harness in ("static", "vllm", "vllm engine", "port of one")
+    } == {"static": False, "vllm": False, "vllm engine": False, "port of one": True}
+
+
+def test_each_ttft_that_is_scored_states_its_statistic_and_its_requests() -> None:
+    unstated = [
+        figure.title
+        for figure in scored()
+        if figure.measure == "ttft"
+        and figure.setup.engine != "static"
+        and not (figure.statistic in ("mean", "median", "p90") and figure.requests)
+    ]
+    assert unstated == []
+
+
+def test_a_figure_is_counted_for_who_published_it() -> None:
+    sources = ("huggingface/optimum-habana@1:a", "github.com/huggingface/tgi/pull/1", "own log")
+    assert [replace(FIGURE, source=source).owner for source in sources] == [
+        "huggingface",
+        "huggingface",
+        "own log",
+    ]
