@@ -5,8 +5,8 @@ Exit codes and message IDs are part of it.
     python scripts/interface.py            to tests/data/interface
     python scripts/interface.py FOLDER     to FOLDER
 
-tests/program/test_interface.py compares the product with the record. The same tree gives the same files.
-The commands whose JSON is recorded run in this process, in a temporary folder, on simulated
+tests/program/test_interface.py compares the product with the record. The same tree gives the same
+files. The commands whose JSON is recorded run in this process, in a temporary folder, on simulated
 machines.
 """
 

@@ -1,17 +1,16 @@
 """Change the code in small ways and see whether its own tests notice.
 
-    python scripts/mutation.py planning/memory                    every mutant of a module
-    python scripts/mutation.py services/diagnosis                 every mutant of a package
-    python scripts/mutation.py watch --draw 200 --seed 24         200 mutants, the same each time
+    python scripts/mutation.py core/planning/memory               every mutant of a module
+    python scripts/mutation.py core/services/diagnosis            every mutant of a package
+    python scripts/mutation.py extensions/watch --draw 200        200 mutants, the same each time
     python scripts/mutation.py --lines FILE --draw 30 --tests PATH ...   on lines of a file
 
-The tests are those at the mirrored path: `tests/core/planning/test_memory.py` of a module, all below
-`tests/watch` of a package, there without the slow ones; `--tests` adds more. With `--lines` (a
-`gaudi_launch/FILE.py:NUMBER` a line; scripts/proof.py writes them) the tests are those of `--tests`
-only. scripts/mutants.py
-states the operators and what is left out, scripts/mutation_run.py how a mutant is judged. The score
-is killed and timed out of all. Survivors are printed with their change, and everything is written
-as JSON outside of the project.
+The tests are those at the mirrored path: `tests/core/planning/test_memory.py` of a module, all
+below `tests/extensions/watch` of a package, there without the slow ones; `--tests` adds more. With
+`--lines` (a `gaudi_launch/FILE.py:NUMBER` a line; scripts/proof.py writes them) the tests are those
+of `--tests` only. scripts/mutants.py states the operators and what is left out,
+scripts/mutation_run.py how a mutant is judged. The score is killed and timed out of all. Survivors
+are printed with their change, and everything is written as JSON outside of the project.
 
 A mutant may end any process or delete any file, so all of it runs in separate namespaces
 (unshare(1)): separate processes and network, every file system read-only, an empty /tmp.

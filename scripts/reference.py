@@ -3,11 +3,12 @@
     python scripts/reference.py           writes the pages in both languages
     python scripts/reference.py FOLDER    writes them to another folder
 
-Commands come from the program's help, exit codes from `gaudi_launch.core.base.errors`, JSON keys from the
-outputs of scripts/interface.py, causes from profiles/signatures.yaml. What code cannot say (the
-meaning of a variable, a key or a file, the example of an option) is in scripts/reference/*.yaml.
-tests/program/test_reference.py, tests/program/test_option_reference.py and tests/program/test_interface.py fail for a page
-that is not current, and for a name without a meaning, a default or an example.
+Commands come from the program's help, exit codes from `gaudi_launch.core.base.errors`, JSON keys
+from the outputs of scripts/interface.py, causes from profiles/signatures.yaml. What code cannot say
+(the meaning of a variable, a key or a file, the example of an option) is in
+scripts/reference/*.yaml. test_reference.py, test_option_reference.py and test_interface.py in
+tests/program fail for a page that is not current, and for a name without a meaning, a default or an
+example.
 """
 
 from __future__ import annotations

@@ -99,7 +99,10 @@ def folders(package: Path) -> dict[str, Size]:
     for path, source in _sources(package):
         parts = path.relative_to(package).parts
         counted = size_of(source)
-        found[parts[0] if len(parts) > 1 else "(top)"].add(counted)
+        folders = parts[:-1]
+        if folders[:1] not in (("core",), ("extensions",)):
+            folders = folders[:1]
+        found["/".join(folders[:2]) or "(top)"].add(counted)
         found["total"].add(counted)
     return dict(sorted(found.items()))
 

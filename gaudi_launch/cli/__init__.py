@@ -1,7 +1,4 @@
-"""The command line, and the only package that prints.
+"""The framework of every command, and the views that several commands share.
 
-``commands/<verb>.py`` reads options, calls one use case of `gaudi_launch.app` and passes its result
-to ``views/<verb>.py``, which has the tables and sentences for people and the JSON for programs.
-Commands import no other command, and views import no command. ``main`` loads a command's module
-when it runs.
+``main`` has the table of commands, and loads a command's module when it runs.
 """

@@ -2,8 +2,8 @@
 
 They are read as the same record.
 
-The fields are those of `gaudi_launch.core.base.fields`. A parameter whose default is a record is replaced
-by one option per field::
+The fields are those of `gaudi_launch.core.base.fields`. A parameter whose default is a record is
+replaced by one option per field::
 
     @app.command(cls=RecordCommand) def plan(as_json: bool = typer.Option(False, "--json"), options:
     LaunchOptions = record(LaunchOptions())): ...

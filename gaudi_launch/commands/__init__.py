@@ -1,4 +1,4 @@
 """The commands that every user needs, a file or a folder for each.
 
-A folder has the options and the command (command.py), its use case (case.py) and its view (view.py).
+A folder has options and command (command.py), use case (case.py) and view (view.py).
 """

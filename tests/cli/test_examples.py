@@ -96,7 +96,9 @@ def shown() -> dict[str, str]:
     text = (TOP / "profiles/signatures.yaml").read_text(encoding="utf-8")
     for line in re.findall(r"- '(gaudi-launch [^']+)'", text):
         found.setdefault(line, "signatures")
-    text = (TOP / "gaudi_launch/watch/alerts.yaml").read_text(encoding="utf-8")
+    text = (TOP / "gaudi_launch/extensions/watch/monitoring/alerts.yaml").read_text(
+        encoding="utf-8"
+    )
     for line in re.findall(r"Run: (gaudi-launch [^\"{]+)\"", text):
         found.setdefault(line, "alerts")
     return {valued(line): id for line, id in found.items()}
@@ -131,8 +133,10 @@ BY_OTHERS = {
     "gaudi-launch kube status*": "extensions/kubernetes/kube/test_command.py::"
     "test_a_kind_that_is_closed_to_the_user_is_no_failure",
     "gaudi-launch kube logs*": "extensions/kubernetes/kube/test_command.py::test_logs",
-    "gaudi-launch kube delete*": "extensions/kubernetes/kube/test_command.py::test_delete_keeps_the_claims",
-    "gaudi-launch fp8 calibrate*": "extensions/fp8/test_fp8_calibrate.py::test_the_whole_way_to_fp8",
+    "gaudi-launch kube delete*": "extensions/kubernetes/kube/test_command.py::"
+    "test_delete_keeps_the_claims",
+    "gaudi-launch fp8 calibrate*": "extensions/fp8/test_fp8_calibrate.py::"
+    "test_the_whole_way_to_fp8",
     "gaudi-launch stack up*": "extensions/stack/test_case.py::"
     "test_a_stack_answers_stays_as_it_is_heals_and_leaves_nothing",
     "gaudi-launch stack apply*": "extensions/stack/test_case.py::"

@@ -1,11 +1,11 @@
 """Stands in the place of a Gaudi container's interpreter: answers as vllm-gaudi, and serves with
 vLLM's CPU build.
 
-core/engines/runtime/ask_packages.py (``python -c``) runs in an interpreter whose site has the plugin's
-packages by name. ``python -m vllm.entrypoints.cli.main serve ...`` starts the real vLLM with the
-same words: only the data type is another, for the CPU build answers nonsense in bfloat16. What the
-plugin reads and upstream does not - its bucket file - is read here, with an error of the plugin's
-kind when it is not there. Put together by `write`.
+core/engines/runtime/ask_packages.py (``python -c``) runs in an interpreter whose site has the
+plugin's packages by name. ``python -m vllm.entrypoints.cli.main serve ...`` starts the real vLLM
+with the same words: only the data type is another, for the CPU build answers nonsense in bfloat16.
+What the plugin reads and upstream does not - its bucket file - is read here, with an error of the
+plugin's kind when it is not there. Put together by `write`.
 """
 
 from __future__ import annotations

@@ -10,8 +10,16 @@ from pathlib import Path
 
 from gaudi_launch.core.engines import registry
 from gaudi_launch.core.host.machine import SIMULATED
+from tests.support.places import PACKAGE
 
-PACKAGE = Path(registry.__file__).parents[1]
+# the folders of engines, and the one that reads their own commands
+ENGINES = (
+    "core/engines/",
+    "extensions/ray/",
+    "extensions/tgi/",
+    "extensions/simulated/",
+    "extensions/migrate/",
+)
 VERSIONS = {name.partition("@")[2] for name in registry.ENGINES} - {""}
 FAMILIES = {name.partition("@")[0] for name in registry.ENGINES}
 # a branch of an engine with its version, as the recorded bucket lists are named
@@ -44,13 +52,6 @@ ALLOWED = {
     ("core/services/diagnosis/log_facts.py", "vllm-fork"),
     ("core/services/diagnosis/log_facts.py", "vllm-gaudi"),
     ("core/services/diagnosis/diagnose.py", "vllm-gaudi"),
-    # the engines that a foreign start command may be of
-    ("extensions/migrate/case.py", "tgi"),
-    ("extensions/migrate/case.py", "tgi@"),
-    ("extensions/migrate/case.py", "vllm-fork@1.21"),
-    ("extensions/migrate/case.py", "vllm-fork@1.22"),
-    ("extensions/migrate/case.py", "vllm-gaudi"),
-    ("extensions/migrate/case.py", "vllm-gaudi@"),
     # the hardware that a speed is of
     ("core/launch/estimate.py", "cpu"),
     ("core/predict/learning.py", "cpu"),
@@ -105,7 +106,7 @@ def _found() -> set[tuple[str, str]]:
     found = set()
     for path in PACKAGE.rglob("*.py"):
         module = path.relative_to(PACKAGE).as_posix()
-        if module.startswith("engines/"):
+        if module.startswith(ENGINES):
             continue
         if _module_names_version(module):
             found.add((module, "its name"))

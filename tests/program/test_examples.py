@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import doctest
 import importlib
-from pathlib import Path
 
 import pytest
 
-import gaudi_launch
+from tests.support.places import PACKAGE
 
-PACKAGE = Path(gaudi_launch.__file__).parent
 WITH_EXAMPLES = sorted(
     ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts)
     for path in PACKAGE.rglob("*.py")

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from pathlib import Path
 
-import gaudi_launch
-
-PACKAGE = Path(gaudi_launch.__file__).parent
+from tests.support.places import PACKAGE
 
 # failures of the machine or of another part of the program; parse errors have their own answers
 FAILURES = {

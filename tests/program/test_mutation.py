@@ -85,7 +85,7 @@ if __name__ == "__main__":
 
 def test_the_tests_of_central_rules_notice_twenty_drawn_mutants(tmp_path: Path) -> None:
     results = tmp_path / "results.json"
-    words = ["planning/decisions", "--draw", "20", "--no-sandbox"]
+    words = ["core/planning/decisions", "--draw", "20", "--no-sandbox"]
     quickly = ["--at-least", "100", "--json", str(results)]
     done = subprocess.run(
         [sys.executable, str(SCRIPT), *words, *quickly],

@@ -75,7 +75,7 @@ BY_OTHERS = {
     "gaudi-launch serve -w demo --engine ray-serve --detach --name demo",
     # tests/e2e/conftest.py
     "gaudi-launch setup cpu",
-    # they download wheels: tests/extensions/offline/test_case.py, and scripts/acceptance without a network
+    # they download wheels: tests/extensions/offline/test_case.py, and scripts/acceptance/offline.py
     *(command for command in COMMANDS if " offline pack " in command),
     *(command for command in COMMANDS if "gaudi/bin/" in command),
     # tests/e2e/test_simulated.py

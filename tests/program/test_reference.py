@@ -5,18 +5,15 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from types import ModuleType
 
 import pytest
 
-import gaudi_launch
 from gaudi_launch.cli.main import COMMANDS
 from gaudi_launch.core.base.errors import ExitCode
-from tests.support.places import TOP
+from tests.support.places import PACKAGE, TOP
 from tests.support.scripts import script
 
-PACKAGE = Path(gaudi_launch.__file__).parent
 # read by pip, and by the C library or Python for us
 READ_BY_OTHERS = {"PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "HOME", "COLUMNS"}
 # parts of names, and variables that are only set for a child

@@ -10,57 +10,36 @@ from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
-import gaudi_launch
+from gaudi_launch.cli.main import COMMANDS
 from tests.support import durations
-from tests.support.places import TESTS
+from tests.support.places import PACKAGE, TESTS, TOP
 
-PACKAGE = Path(gaudi_launch.__file__).parent
-
-# tests of more than one module, each with its reason
+# tests of more than one module of a folder, each with its reason
 ABOUT_SEVERAL = {
     "core/planning/test_option_folders.py": "folders of options and tokenizers, to the checked plan",
     "core/planning/test_parallel.py": "copies, stages and experts of each release and spelling",
-    "core/engines/vllm_gaudi/test_unified.py": "a variable of some releases, from facts to the speed",
-    "core/engines/test_installed_facts.py": "facts of an installed engine, from its files to the plan",
-    "core/engines/vllm_gaudi/test_release_plans.py": "plans of each release against its own code",
-    "program/test_main_path.py": "drawn combinations through several commands",
+    "core/engines/vllm_gaudi/test_unified.py": "a variable, from facts to the speed",
+    "core/engines/test_installed_facts.py": "from an engine's files to the plan",
+    "core/engines/vllm_gaudi/test_release_plans.py": "plans against the release's code",
     "core/planning/test_drawn_lengths.py": "drawn lengths on every engine",
     "core/services/diagnosis/test_threads.py": "logs and commands of public threads",
-    "program/test_same_verdict.py": "plan and serve about the same states",
-    "program/test_same_answers.py": "fit, capacity, estimate and plan about the same cases",
     "commands/serve/test_serve_cache.py": "serve with the recipe cache",
-    "program/test_trusted.py": "every use case that runs a model's own code",
     "extensions/bench/test_bench.py": "the command with client, workload and records",
     "extensions/bench/test_chat_server.py": "the command with a streaming server",
     "extensions/bench/test_figures.py": "the numbers of records, goals and comparisons",
     "core/buckets/optimiser/test_goals.py": "what all searches of the optimiser reach",
     "extensions/fp8/test_fp8_calibrate.py": "fp8 calibrate with an engine's scripts",
     "extensions/fp8/test_fp8_convert.py": "fp8 convert with real shards",
-    "program/test_given_options.py": "options of every command on their way to its use case",
-    "program/test_hub_models.py": "every command about a model of a hub",
-    "program/test_outcomes.py": "what every command prints of its use case's result",
-    "program/test_positional.py": "positional arguments of every command",
-    "extensions/ray/test_ray_serve_command.py": "render ray-serve, setup ray and --replicas together",
-    "program/test_record_options.py": "options of every command that reads a record",
-    "program/test_refusals.py": "what every command refuses before its use case",
+    "extensions/ray/test_ray_serve_command.py": "render ray-serve, setup ray, --replicas",
     "commands/serve/test_serve_in_docker.py": "serve with a container engine",
     "commands/serve/test_serve_in_podman.py": "serve with a real container engine",
     "commands/serve/test_serve_model.py": "serve with models that need steps first",
     "commands/serve/test_serve_tgi.py": "serve with TGI",
     "commands/serve/test_serve_tgi_client.py": "serve with TGI through docker's own client",
     "commands/services/test_services.py": "ps, status, logs, restart and stop together",
-    "program/test_times.py": "durations in every command",
-    "program/test_printed_secrets.py": "secrets after -- in every command that prints options",
-    "program/test_release_sentences.py": "the script of that name",
-    "program/test_proof.py": "the script of that name",
-    "program/test_pipe.py": "every command whose reader goes away",
-    "program/test_predicted.py": "the predictions in the output of serve and bench",
-    "program/test_whole_outputs.py": "the complete output of reading commands",
     "core/hosts/test_real_processes.py": "agent, ssh, lifecycle and readiness on real processes",
     "core/doctor/test_checks.py": "all groups of checks",
-    "program/test_engine_names.py": "the program outside engines/ names no engine",
     "core/engines/test_options_table.py": "every engine's argv against its recorded option table",
-    "program/test_toy_engine.py": "an engine of one module through every command",
     "extensions/kubernetes/test_refusals.py": "what all kinds of objects refuse",
     "extensions/kubernetes/test_shapes.py": "the quick tests of documents and charts, from records",
     "extensions/kubernetes/test_truths.py": "facts that hold for all rendered objects",
@@ -73,33 +52,14 @@ ABOUT_SEVERAL = {
     "core/services/test_full_disk.py": "services on a full disk",
     "core/services/state/test_lost_processes.py": "the quick part of the tests of orphans",
     "extensions/watch/test_host_samples.py": "the quick part of the tests of watched_hosts",
-    "program/test_engine_facts.py": "facts of engine versions in profiles and rules",
-    "program/test_size.py": "how large the project is",
-    "program/test_engine_variables.py": "variables that engines read",
-    "program/test_examples.py": "the examples of every help text",
-    "program/test_interface.py": "the recorded public interface",
-    "program/test_layers.py": "the layers of packages",
-    "program/test_logging.py": "the log lines of every module",
-    "program/test_man.py": "the manual pages of every command",
-    "program/test_mutation.py": "the mutants of every module",
-    "program/test_readme.py": "the commands of the README and of docs/",
-    "program/test_recorded_state.py": "state that earlier versions wrote",
-    "program/test_option_reference.py": "the generated rows of options",
-    "program/test_oldest_python.py": "the oldest Python that the package declares",
-    "program/test_reference.py": "the generated pages of docs/",
-    "program/test_release.py": "what a release consists of",
-    "program/test_structure.py": "the structure of the project",
-    "program/test_words.py": "the words of every message",
-    "program/test_words_zh.py": "the Chinese of every message",
 }
 
-# packages whose modules have the names of their subjects: use cases, commands, views, checks; so
-# has each engine's
-BY_SUBJECT = ("app", "cli", "doctor")
+# folders of the core whose modules have the names of their subjects
+BY_SUBJECT = ("doctor", "engines", "launch")
 
-# other module names that stand twice, each with its reason
+# other names of modules of the core that exist twice, each with its reason
 EXPLAINED_BY_PACKAGE = {
-    "registry": "of engines in engines/, of this user's services in services/state/",
+    "steps": "of a use case in base/, of a plan over hosts in hosts/",
 }
 
 
@@ -140,7 +100,7 @@ def test_nothing_is_imported_from_a_test_or_a_conftest() -> None:
 def test_every_test_is_at_the_path_of_what_it_tests() -> None:
     astray = set()
     for path, _ in modules(TESTS):
-        if not path.name.startswith("test_") or path.parts[0] == "e2e":
+        if not path.name.startswith("test_") or path.parts[0] in ("e2e", "program"):
             continue
         beside = PACKAGE / path.parent / path.stem.removeprefix("test_")
         if not beside.with_suffix(".py").is_file() and not beside.is_dir():
@@ -189,22 +149,42 @@ def test_every_public_class_has_a_name_of_its_own() -> None:
     assert {name: paths for name, paths in places.items() if len(paths) > 1} == {}
 
 
-def test_no_module_has_the_name_of_another() -> None:
+def test_no_module_of_the_core_has_the_name_of_another() -> None:
     places = defaultdict(list)
-    for path, _ in modules(PACKAGE):
-        if path.stem == "__init__" or "runtime" in path.parts or "pods" in path.parts:
-            continue
-        of_an_engine = path.parent.match("engines/*") and path.parent.name != "install"
-        if path.parts[0] in BY_SUBJECT or of_an_engine:
+    for path, _ in modules(PACKAGE / "core"):
+        if path.stem == "__init__" or "runtime" in path.parts or path.parts[0] in BY_SUBJECT:
             continue
         places[path.stem].append(path.as_posix())
     assert {name for name, paths in places.items() if len(paths) > 1} == set(EXPLAINED_BY_PACKAGE)
 
 
+def test_a_command_is_found_by_its_name() -> None:
+    """The path of the command is the path of the code."""
+    astray = {}
+    for command, (module, _) in COMMANDS.items():
+        name = command.split()[-1].replace("-", "_")
+        if not f".{module}".removesuffix(".command").endswith(f".{name}"):
+            astray[command] = module
+    assert astray == {}
+
+
+def test_a_folder_has_more_than_one_module() -> None:
+    alone = []
+    for init in PACKAGE.rglob("__init__.py"):
+        inside = [path for path in init.parent.iterdir() if path.suffix == ".py" or path.is_dir()]
+        if len([path for path in inside if path.name not in ("__init__.py", "__pycache__")]) < 2:
+            alone.append(init.parent.relative_to(PACKAGE).as_posix())
+    assert alone == []
+
+
 def test_the_architecture_page_names_what_is_there() -> None:
-    page = (TESTS.parent / "docs" / "architecture.md").read_text(encoding="utf-8")
-    packages = set(re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE))
-    assert packages == {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
+    page = (TOP / "docs" / "architecture.md").read_text(encoding="utf-8")
+    tree = page.partition("## The tree")[2].partition("```\n")[2].partition("```")[0]
+    named = set(re.findall(r"^ {2,4}(\w+)/ ", tree, re.MULTILINE))
+    folders = {path.name for path in PACKAGE.glob("*/") if (path / "__init__.py").is_file()}
+    for floor in ("core", "commands", "extensions"):
+        folders |= {path.parent.name for path in (PACKAGE / floor).glob("*/__init__.py")}
+    assert named == folders
     modules = {
         name for name in re.findall(r"`([\w/]+\.py)\b", page) if not name.startswith("tests/")
     }

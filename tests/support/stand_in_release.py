@@ -91,7 +91,9 @@ import os
 import sys
 
 sys.path.append(TOP)
-from gaudi_launch.core.buckets.engine_buckets import algorithm_of, engine_buckets, engine_model, lookups
+from gaudi_launch.core.buckets.engine_buckets import (
+    algorithm_of, engine_buckets, engine_model, lookups
+)
 from gaudi_launch.core.buckets.families import ladder_name
 from gaudi_launch.core.buckets.ladder_rules import LadderRules
 

@@ -1,1 +1,1 @@
-"""Check this machine and put right what may be."""
+"""Check this machine and repair what may be."""

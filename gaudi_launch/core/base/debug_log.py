@@ -2,8 +2,8 @@
 
 Modules log by ``logging.getLogger(__name__)`` at level DEBUG. `kept` writes these lines into one
 file below the state folder, shared by every process of the user, and to stderr with ``--debug``. No
-secret is in it (`gaudi_launch.core.base.redact`). A file that cannot be written loses its lines, never the
-command.
+secret is in it (`gaudi_launch.core.base.redact`). A file that cannot be written loses its lines,
+never the command.
 """
 
 from __future__ import annotations

@@ -9,10 +9,9 @@ import threading
 import pytest
 
 from gaudi_launch.core.base.background import Loop, in_background
-from tests.support.places import TOP
+from tests.support.places import PACKAGE
 from tests.support.waiting import until
 
-PACKAGE = TOP / "gaudi_launch"
 # threads that are not background work, and why
 _OTHERS = {
     "core/base/background.py": "the one place",

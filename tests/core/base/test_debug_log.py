@@ -34,7 +34,8 @@ def test_a_child_is_logged_with_its_arguments_and_its_outcome(log: Path) -> None
     )
     name = re.escape(Path(sys.executable).name)
     assert re.search(
-        rf" gaudi_launch\.interrupt: {name}\[\d+\]: exit status 3 after \d+\.\d\d s$", second
+        rf" gaudi_launch\.core\.base\.interrupt: {name}\[\d+\]: exit status 3 after \d+\.\d\d s$",
+        second,
     )
 
 
@@ -119,7 +120,7 @@ def test_its_size_is_bounded_and_one_earlier_part_is_kept(
 
 _WRITER = """
 import logging, sys
-from gaudi_launch import debug_log
+from gaudi_launch.core.base import debug_log
 debug_log.MOST_BYTES = 20_000
 with debug_log.kept(debug=False):
     for number in range(200):
@@ -189,7 +190,7 @@ def test_a_run_leaves_no_handler() -> None:
 
 
 def test_a_program_that_uses_the_package_prints_nothing(log: Path) -> None:
-    program = "from gaudi_launch import interrupt; interrupt.run(['true'])"
+    program = "from gaudi_launch.core.base import interrupt; interrupt.run(['true'])"
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )

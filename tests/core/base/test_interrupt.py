@@ -182,7 +182,7 @@ def test_a_command_that_is_dropped_may_clean_up_when_its_output_closes(tmp_path:
 
 ATTEND = """
 import os, signal, sys, threading
-from gaudi_launch import interrupt
+from gaudi_launch.core.base import interrupt
 
 signal.signal(signal.SIGINT, signal.default_int_handler)
 threading.Timer(1.0, os.kill, (os.getpid(), int(sys.argv[2]))).start()
@@ -217,7 +217,7 @@ def test_a_command_gets_its_environment_and_its_folder(tmp_path: Path) -> None:
 
 
 def test_a_command_runs_in_a_folder_that_its_user_may_not_enter(tmp_path: Path) -> None:
-    program = "import os; from gaudi_launch import interrupt; os.chmod('.', 0); "
+    program = "import os; from gaudi_launch.core.base import interrupt; os.chmod('.', 0); "
     program += "print(interrupt.run(['/bin/echo', 'a']).stdout)"
     assert interrupt.run([sys.executable, "-c", program], cwd=tmp_path).stdout == "a\n\n"
 

@@ -17,7 +17,7 @@ from gaudi_launch.core.base import locks
 
 _HOLDER = """
 import os, sys, time
-from gaudi_launch import locks
+from gaudi_launch.core.base import locks
 handle = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT, 0o600)
 kind, seconds = sys.argv[2], float(sys.argv[3])
 assert locks.try_ofd(handle) if kind == "ofd" else locks.try_take(handle, shared=kind == "shared")

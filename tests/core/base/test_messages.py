@@ -7,7 +7,6 @@ import ast
 import json
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from string import Formatter
 from typing import get_args
 
@@ -24,8 +23,8 @@ from gaudi_launch.core.planning.support_answer import SupportStatus
 from gaudi_launch.core.predict.published import Kind
 from gaudi_launch.extensions.bench import compare
 from gaudi_launch.extensions.bench.check import rows as check_rows
+from tests.support.places import PACKAGE
 
-PACKAGE = Path(messages.__file__).parent
 AREAS = sorted(path.name for path in (PACKAGE / "locale/en").glob("*.json"))
 # functions whose first text argument is an id; the doctor's helpers take it in these places
 FIRST = {"message", "text", "Message", "LaunchError", "file_error"}

@@ -71,9 +71,9 @@ def test_nothing_imports_the_library_at_its_top() -> None:
     import subprocess
 
     modules = (
-        "bench.plot",
-        "buckets.picture",
-        "plotting",
+        "extensions.bench.plot",
+        "commands.warmup.picture",
+        "core.base.plotting",
     )
     words = "; ".join(f"import gaudi_launch.{name}" for name in modules)
     program = f"{words}; import sys; sys.exit('matplotlib' in sys.modules)"

@@ -25,10 +25,8 @@ from gaudi_launch.core.base.reader import (
     read_text,
     standalone,
 )
-from tests.support.places import TOP
+from tests.support.places import PACKAGE, TOP
 from tests.support.waiting import GENEROUS
-
-PACKAGE = TOP / "gaudi_launch"
 
 
 def refused(path: Path) -> tuple[str, ExitCode, dict[str, object]]:
@@ -196,7 +194,7 @@ _EXCEPTIONS = {
     "core/render/yaml_text.py yaml": "the faster writer, where there is one",
     "extensions/offline/pack_manifest.py json.loads": "what it wrote itself in the same expression",
     "core/launch/prepare.py json.loads": "a key that this process has quoted",
-    "core/engines/runtime/ask_packages.py json.loads": "in the engine's interpreter, any error answers",
+    "core/engines/runtime/ask_packages.py json.loads": "its launcher's question",
     "core/engines/runtime/ask_versions.py json.load": "the question of its launcher",
     "core/engines/runtime/ask_buckets.py importlib.import_module json.load json.loads sys.modules "
     "sys.modules.setdefault": ("the question of its launcher"),
@@ -211,8 +209,8 @@ _EXCEPTIONS = {
     "core/predict/experts.py csv.DictReader": "shipped with the program",
     "core/predict/published.py csv.DictReader": "shipped with the program",
     "core/buckets/past_requests.py csv.DictReader": "a trace has no levels; each error is caught",
-    "core/engines/install/pip_settings.py configparser.RawConfigParser": "pip's form; errors are caught",
-    "core/buckets/file_format.py ast.literal_eval": "the engine's form; depth and count are limited",
+    "core/engines/install/pip_settings.py configparser.RawConfigParser": "pip's form; caught",
+    "core/buckets/file_format.py ast.literal_eval": "the engine's form, limited",
     "core/engines/version_facts.py ast.literal_eval": "shipped with the program",
     "core/hosts/agent.py builtins.exec sys.modules": "the program that its launcher sends",
     "__init__.py importlib.import_module": "tables of names",

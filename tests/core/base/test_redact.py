@@ -347,7 +347,9 @@ _SECRET = st.text("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOP0123456789", min_si
 
 
 # a later word of a value stays where all of its parts are terms of the list
-_TERMS = frozenset((TOP / "gaudi_launch/kept_words.txt").read_text(encoding="utf-8").split())
+_TERMS = frozenset(
+    (TOP / "gaudi_launch/core/base/kept_words.txt").read_text(encoding="utf-8").split()
+)
 
 
 def _is_no_term(secret: str) -> bool:

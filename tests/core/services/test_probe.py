@@ -298,7 +298,7 @@ def test_ports() -> None:
 
 @pytest.mark.root
 def test_the_user_is_named_where_the_process_is_not_visible() -> None:
-    hidden = "import os, psutil; from gaudi_launch.services import listener; os.setuid(65534)"
+    hidden = "import os, psutil; from gaudi_launch.core.services import listener; os.setuid(65534)"
     with socket.create_server(("127.0.0.1", 0)) as taken:
         line = f"{hidden}; print(listener.holder({taken.getsockname()[1]}))"
         done = subprocess.run([sys.executable, "-c", line], capture_output=True, text=True)

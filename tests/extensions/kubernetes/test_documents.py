@@ -20,7 +20,6 @@ from hypothesis import strategies as st
 
 from gaudi_launch.cli.main import run
 from gaudi_launch.core.base.reader import standalone
-from gaudi_launch.extensions.kubernetes import pods
 from gaudi_launch.extensions.kubernetes.objects.needs import JOIN_SECONDS
 from gaudi_launch.extensions.kubernetes.objects.pod import HUB_HOME
 from gaudi_launch.extensions.kubernetes.schema_check import problems, schemas
@@ -42,11 +41,12 @@ from tests.support.kubernetes_documents import (
     rendered,
     steady,
 )
+from tests.support.places import TOP
 from tests.support.speed import run_within
 
 __all__ = ["_plain"]
 
-PODS = Path(pods.__file__).parent
+PODS = TOP / "gaudi_launch/extensions/kubernetes/pods"
 
 
 def test_stdout_is_the_file(capsys: pytest.CaptureFixture[str]) -> None:

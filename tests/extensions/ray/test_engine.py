@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-import gaudi_launch
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.messages import message
 from gaudi_launch.core.engines.detect import Installed
@@ -26,6 +25,7 @@ from gaudi_launch.extensions.ray.config import without_address
 from gaudi_launch.extensions.ray.engine import IN_RAY, config_of
 from gaudi_launch.extensions.ray.schema import check
 from tests.support.cli import golden
+from tests.support.places import PACKAGE
 from tests.support.whole_plans import Case, by_engine, whole_plans
 
 pytestmark = pytest.mark.usefixtures("plain_english")
@@ -39,7 +39,6 @@ GAUDI = Installed(
 FORK = "ray-serve:vllm-fork@1.21"
 ONGOING = {"target_ongoing": 5}
 OWN_RAY = ("--distributed-executor-backend", "ray")
-PACKAGE = Path(gaudi_launch.__file__).parent
 PLAIN_CPU = Installed("/e/python", "", {"ray": "2.60.0", "transformers": "5.19.0"}, {})
 
 

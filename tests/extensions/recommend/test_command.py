@@ -13,7 +13,7 @@ from gaudi_launch.extensions.stack.stack_file import ModelOption, read_stack
 from tests.support.cli import document
 from tests.support.recommend import SMALL
 
-# tests/extensions/recommend/test_case.py checks the answer itself, with as many requests as users get
+# test_case.py checks the answer itself, with as many requests as users get
 
 FEW = (
     "--accelerator",

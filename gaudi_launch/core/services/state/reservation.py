@@ -1,7 +1,7 @@
 """Reserve cards until the engine opens them: two launches never share one.
 
-One lock file per module under the machine's root (see `gaudi_launch.core.host.card_locks`). A lock lasts
-as long as the ``with`` block or the process, whichever ends first; the file stays, and means
+One lock file per module under the machine's root (see `gaudi_launch.core.host.card_locks`). A lock
+lasts as long as the ``with`` block or the process, whichever ends first; the file stays, and means
 nothing without its lock.
 """
 

@@ -1,1 +1,1 @@
-"""What changes between two engine releases."""
+"""The changes between two engine releases."""

@@ -20,6 +20,7 @@ from gaudi_launch.core.engines.vllm_cpu.image import (
     build,
     steps,
 )
+from tests.support.places import PACKAGE
 from tests.support.refusals import failing
 
 # notes its arguments; `run` makes the demo model as the real one's container does, `commit` keeps
@@ -67,7 +68,7 @@ def verbs(asked: Path) -> list[str]:
 def test_the_container_has_the_settings_only_while_it_runs(tmp_path: Path) -> None:
     settings = PipSettings("[global]\n", {"/run/gaudi-launch/pip/0": "/opt/wheels"}, {})
     run, commit, clear = steps(ImageRequest("podman", "base:1", demo=False), settings, tmp_path)
-    package = Path(install.__file__).parents[2]
+    package = PACKAGE
     assert run.argv[:-5] == (
         *("podman", "run", "--name", "gaudi-launch-setup-cpu", "--network=host", "--user=0:0"),
         *("--volume", f"{package}:/run/gaudi-launch/package/gaudi_launch:ro"),
