@@ -1,6 +1,6 @@
 """Help texts in the reader's language.
 
-A command's English help is in the code with its options. ``locale/help/LANGUAGE.json`` maps each
+A command's English help is in the code with its options. ``help_LANGUAGE.json`` maps each
 English paragraph to its translation; one that is missing there is shown in English.
 tests/cli/test_help.py compares the map with the code.
 """
@@ -14,7 +14,7 @@ from pathlib import Path
 
 from gaudi_launch.core.base import messages
 
-_FOLDER = Path(messages.__file__).parents[2] / "locale" / "help"
+_FOLDER = Path(__file__).parent
 
 
 def translated(english: str) -> str:
@@ -28,5 +28,7 @@ def translated(english: str) -> str:
 @cache
 def translations(language: str) -> Mapping[str, str]:
     """Return the translation of each English help text."""
-    found: dict[str, str] = json.loads((_FOLDER / f"{language}.json").read_text(encoding="utf-8"))
+    found: dict[str, str] = json.loads(
+        (_FOLDER / f"help_{language}.json").read_text(encoding="utf-8")
+    )
     return found

@@ -30,6 +30,7 @@ import typer
 from gaudi_launch.cli.examples import examples
 from gaudi_launch.cli.main import run
 from gaudi_launch.core.base.locks import try_ofd
+from gaudi_launch.core.base.messages import catalogue_files
 from gaudi_launch.core.engines.vllm_cpu import install as cpu_install
 from gaudi_launch.core.host.simulated import write_tree
 from gaudi_launch.core.launch import prepare
@@ -89,7 +90,7 @@ VALUES = {
 def shown() -> dict[str, str]:
     """Return the command lines of the messages and signatures, with values, and where they are."""
     found: dict[str, str] = {}
-    for path in sorted((TOP / "gaudi_launch/locale/en").glob("*.json")):
+    for path in catalogue_files("en"):
         for id, said in json.loads(path.read_text(encoding="utf-8")).items():
             for line in (*QUOTED.findall(said), *AFTER_COLON.findall(QUOTED.sub("", said))):
                 found.setdefault(line.strip(), id)
@@ -482,9 +483,9 @@ def test_each_command_of_a_plans_list_runs(
             assert code == 0, said
 
 
-@pytest.mark.parametrize("file", sorted((TOP / "gaudi_launch/locale/en").glob("*.json")), ids=str)
+@pytest.mark.parametrize("file", catalogue_files("en"), ids=str)
 def test_chinese_sentences_have_the_commands_of_the_english_ones(file: Path) -> None:
-    chinese = json.loads((file.parents[1] / "zh" / file.name).read_text(encoding="utf-8"))
+    chinese = json.loads(file.with_name("zh.json").read_text(encoding="utf-8"))
     english = json.loads(file.read_text(encoding="utf-8"))
     differs = {
         id: (commands(said), commands(chinese[id]))

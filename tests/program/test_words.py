@@ -174,7 +174,7 @@ def test_every_exception_is_needed() -> None:
 
 
 def test_every_help_text_has_a_chinese_one() -> None:
-    # locale/help/zh.json: the English text of the code -> Chinese. A reworded text needs a new
+    # cli/help_zh.json: the English text of the code -> Chinese. A reworded text needs a new
     # entry.
     known, shown = translations("zh"), english_texts()
     assert sorted(shown - known.keys()) == []

@@ -1,7 +1,7 @@
 """Sentences for users, in English and Chinese, looked up by stable IDs.
 
-The catalogues are ``locale/en/*.json`` and ``locale/zh/*.json``: flat objects from ID to a
-``str.format`` template. An ID is ``area.word`` and never changes its meaning.
+A catalogue is ``en.json`` and ``zh.json`` in the folder of the feature that uses its sentences: flat
+objects from ID to a ``str.format`` template. An ID is ``area.word`` and never changes its meaning.
 """
 
 from __future__ import annotations
@@ -85,9 +85,15 @@ def text(id: str, language_: str | None = None, **values: Any) -> str:
 def catalogue(language_: str) -> Mapping[str, str]:
     """Return every template of one language by ID."""
     templates: dict[str, str] = {}
-    for path in sorted((Path(__file__).parents[2] / "locale" / language_).glob("*.json")):
+    for path in catalogue_files(language_):
         templates.update(json.loads(path.read_text(encoding="utf-8")))
     return templates
+
+
+def catalogue_files(language_: str) -> list[Path]:
+    """Return the files of one language: of ``cli``, and of each folder of the other floors."""
+    package = Path(__file__).parents[2]
+    return sorted([*package.glob(f"*/{language_}.json"), *package.glob(f"*/*/{language_}.json")])
 
 
 def rendered(found: Message | None) -> str | None:

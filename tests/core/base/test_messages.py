@@ -25,18 +25,22 @@ from gaudi_launch.extensions.bench import compare
 from gaudi_launch.extensions.bench.check import rows as check_rows
 from tests.support.places import PACKAGE
 
-AREAS = sorted(path.name for path in (PACKAGE / "locale/en").glob("*.json"))
+FOLDERS = [path.parent.relative_to(PACKAGE).as_posix() for path in messages.catalogue_files("en")]
 # functions whose first text argument is an id; the doctor's helpers take it in these places
 FIRST = {"message", "text", "Message", "LaunchError", "file_error"}
 FIRST |= {"warn", "fail", "skip", "unknown", "boot"}
 
 
-def load(language: str, area: str) -> dict[str, str]:
+def load(language: str, folder: str) -> dict[str, str]:
     pairs: list[tuple[str, str]] = json.loads(
-        (PACKAGE / "locale" / language / area).read_text(encoding="utf-8"), object_pairs_hook=list
+        (PACKAGE / folder / f"{language}.json").read_text(encoding="utf-8"), object_pairs_hook=list
     )
-    assert len(pairs) == len(dict(pairs)), f"{language}/{area} names an id twice"
+    assert len(pairs) == len(dict(pairs)), f"{folder}/{language}.json names an id twice"
     return dict(pairs)
+
+
+ENGLISH = {id: folder for folder in FOLDERS for id in load("en", folder)}
+AREAS = {id.partition(".")[0] for id in ENGLISH}
 
 
 def placeholders(template: str) -> set[str]:
@@ -44,13 +48,13 @@ def placeholders(template: str) -> set[str]:
 
 
 def test_both_languages_have_the_same_files() -> None:
-    assert AREAS
-    assert sorted(path.name for path in (PACKAGE / "locale/zh").glob("*.json")) == AREAS
+    chinese = [path.parent.relative_to(PACKAGE) for path in messages.catalogue_files("zh")]
+    assert [path.as_posix() for path in chinese] == FOLDERS != []
 
 
-@pytest.mark.parametrize("area", AREAS)
-def test_both_languages_say_the_same_things(area: str) -> None:
-    english, chinese = load("en", area), load("zh", area)
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_both_languages_say_the_same_things(folder: str) -> None:
+    english, chinese = load("en", folder), load("zh", folder)
     assert english.keys() == chinese.keys()
     different = {id for id in english if placeholders(english[id]) != placeholders(chinese[id])}
     assert different == set()
@@ -58,7 +62,7 @@ def test_both_languages_say_the_same_things(area: str) -> None:
 
 
 def test_no_id_stands_in_two_files() -> None:
-    ids = [id for area in AREAS for id in load("en", area)]
+    ids = [id for folder in FOLDERS for id in load("en", folder)]
     assert len(ids) == len(set(ids))
 
 
@@ -79,13 +83,13 @@ def used_ids(source: str) -> set[str]:
         ]:
             if isinstance(argument, ast.Constant) and isinstance(argument.value, str):
                 word = argument.value
-                if "." in word and " " not in word and f"{word.partition('.')[0]}.json" in AREAS:
+                if "." in word and " " not in word and word.partition(".")[0] in AREAS:
                     found.add(word)
     return found
 
 
 def test_every_id_in_the_code_exists() -> None:
-    known = {id for area in AREAS for id in load("en", area)}
+    known = ENGLISH.keys()
     used = {
         id: path
         for path in PACKAGE.rglob("*.py")
@@ -116,7 +120,7 @@ def test_every_id_is_used_in_the_code() -> None:
     pattern = re.compile(
         "|".join(each for each in patterns if re.search(r"\\\.[a-z]|[a-z]\\\.", each))
     )
-    known = {id for area in AREAS for id in load("en", area)}
+    known = ENGLISH.keys()
     assert {id for id in known - literal if not pattern.fullmatch(id)} == set()
 
 
@@ -180,7 +184,7 @@ def composed_ids(tree: ast.Module) -> Iterator[tuple[str, tuple[str, ...]]]:
                 str(each.value) if isinstance(each, ast.Constant) else "{}"
                 for each in argument.values
             )
-            if f"{words.partition('.')[0]}.json" not in AREAS:
+            if words.partition(".")[0] not in AREAS:
                 continue
             over = loops.get((getattr(holes[0], "id", ""), call))
             values: tuple[str, ...] = ()
@@ -190,7 +194,7 @@ def composed_ids(tree: ast.Module) -> Iterator[tuple[str, tuple[str, ...]]]:
 
 
 def test_every_composed_id_exists_with_each_of_its_values() -> None:
-    known = {id for area in AREAS for id in load("en", area)}
+    known = ENGLISH.keys()
     wrong: set[str] = set()
     of_data: set[str] = set()
     for path in PACKAGE.rglob("*.py"):
