@@ -14,8 +14,6 @@ from pathlib import Path
 
 from gaudi_launch.core.base import messages
 
-_FOLDER = Path(__file__).parent
-
 
 def translated(english: str) -> str:
     """Return a help text in the language in force."""
@@ -28,7 +26,6 @@ def translated(english: str) -> str:
 @cache
 def translations(language: str) -> Mapping[str, str]:
     """Return the translation of each English help text."""
-    found: dict[str, str] = json.loads(
-        (_FOLDER / f"help_{language}.json").read_text(encoding="utf-8")
-    )
+    file = Path(__file__).with_name(f"help_{language}.json")
+    found: dict[str, str] = json.loads(file.read_text(encoding="utf-8"))
     return found

@@ -16,7 +16,7 @@ from tests.support.places import PACKAGE, TESTS, TOP
 
 # tests of more than one module of a folder, each with its reason
 ABOUT_SEVERAL = {
-    "core/planning/test_option_folders.py": "folders of options and tokenizers, to the checked plan",
+    "core/planning/test_option_folders.py": "folders of options, to the checked plan",
     "core/planning/test_parallel.py": "copies, stages and experts of each release and spelling",
     "core/engines/vllm_gaudi/test_unified.py": "a variable, from facts to the speed",
     "core/engines/test_installed_facts.py": "from an engine's files to the plan",

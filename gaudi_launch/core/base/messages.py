@@ -1,7 +1,8 @@
 """Sentences for users, in English and Chinese, looked up by stable IDs.
 
-A catalogue is ``en.json`` and ``zh.json`` in the folder of the feature that uses its sentences: flat
-objects from ID to a ``str.format`` template. An ID is ``area.word`` and never changes its meaning.
+A catalogue is ``en.json`` and ``zh.json`` in the folder of the feature that uses its sentences:
+flat objects from ID to a ``str.format`` template. An ID is ``area.word`` and never changes its
+meaning.
 """
 
 from __future__ import annotations
