@@ -16,7 +16,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from gaudi_launch.cli.main import COMMANDS
+from gaudi_launch.cli.table import COMMANDS
 
 BARE = """import typer
 app = typer.Typer()

@@ -137,7 +137,7 @@ def command_helps() -> Iterator[CommandHelp]:
 
 def _below(command: Any, context: Any) -> Iterator[CommandHelp]:
     from gaudi_launch.cli import help
-    from gaudi_launch.cli.main import COMMANDS
+    from gaudi_launch.cli.table import COMMANDS
     from gaudi_launch.cli.translated import translated
 
     path = help.path_of(context)
@@ -159,7 +159,7 @@ def _below(command: Any, context: Any) -> Iterator[CommandHelp]:
 
 
 def _commands(language: str) -> Iterator[str]:
-    from gaudi_launch.cli.main import COMMANDS, GROUPS
+    from gaudi_launch.cli.table import COMMANDS, GROUPS
     from gaudi_launch.cli.translated import translated
 
     for title, names in GROUPS.items():

@@ -10,6 +10,7 @@ import typer
 import typer.core
 
 from gaudi_launch.cli.positional import options_end
+from gaudi_launch.cli.table import SUBCOMMANDS, load_command
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 _HELP = {"help_option_names": ["-h", "--help"]}
@@ -50,6 +51,21 @@ class HelpGroup(typer.core.TyperGroup):
     def get_help(self, ctx: Any) -> str:
         """Return the help with the commands below it."""
         return _shown(self, ctx)
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Return the commands of the module, and those that the table adds."""
+        return [*super().list_commands(ctx), *self._added()]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Return a command by its name; one that the table adds is imported now."""
+        module = self._added().get(cmd_name)
+        if module is None:
+            return super().get_command(ctx, cmd_name)
+        return load_command(cmd_name, module)
+
+    def _added(self) -> dict[str, str]:
+        pairs = ((name.partition(" "), module) for name, module in SUBCOMMANDS.items())
+        return {name: module for (group, _, name), module in pairs if group == self.name}
 
     def get_params(self, ctx: Any) -> list[Any]:
         """Return the parameters with --help, and with --help-all for a short help.

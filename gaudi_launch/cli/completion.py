@@ -143,7 +143,7 @@ def languages() -> Iterable[Completion]:
 
 def topics() -> Iterable[Completion]:
     """Return the pages of the documentation."""
-    from gaudi_launch.commands.help.docs.case import pages
+    from gaudi_launch.cli.doc_pages import pages
 
     return [Completion(page.name, page.title) for page in pages()]
 

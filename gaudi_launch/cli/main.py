@@ -6,7 +6,6 @@ Each command is loaded when it runs.
 from __future__ import annotations
 
 import errno
-import importlib
 import os
 import shlex
 import sys
@@ -18,132 +17,13 @@ import typer.main
 
 from gaudi_launch.cli.command_app import HelpGroup
 from gaudi_launch.cli.gone import refuse_gone
+from gaudi_launch.cli.table import COMMANDS, GROUPS, load_command
 
 if TYPE_CHECKING:
     from gaudi_launch.core.base.errors import LaunchError
 
 # system errors for a path that this user may not use, wherever it is used first
 _NO_WAY = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENAMETOOLONG, errno.ELOOP)
-# name -> (module, short help). `--help` reads this table only, so it stays fast.
-COMMANDS: dict[str, tuple[str, str]] = {
-    "serve": ("commands.serve", "Select cards, plan, start the engine, warm up and serve a model."),
-    "ps": ("commands.services.ps", "List services: phase, uptime, requests; -a adds stopped ones."),
-    "top": (
-        "extensions.watch.top.command",
-        "Watch cards, services and hosts live: use, power, links, TTFT, KV.",
-    ),
-    "status": (
-        "commands.services.status.command",
-        "Show one service: plan, phases, memory, last error.",
-    ),
-    "stack": (
-        "extensions.stack.command",
-        "Run several models behind one address, as one file describes them.",
-    ),
-    "logs": ("commands.services.logs.command", "Print a service's log; -f follows it."),
-    "stop": (
-        "commands.services.stop.command",
-        "Stop services after draining; --orphans stops leftovers.",
-    ),
-    "restart": (
-        "commands.services.restart",
-        "Stop a service and start it again with the same settings.",
-    ),
-    "wait": ("commands.services.wait", "Wait until a service is ready."),
-    "why": ("commands.services.why.command", "Explain a failed launch from its log."),
-    "check": (
-        "extensions.bench.check.command",
-        "Test a server: models, chat, streaming, long prompt, speed.",
-    ),
-    "chat": ("extensions.bench.chat", "Chat with a server in the terminal."),
-    "webui": ("extensions.bench.webui", "Serve a chat page for a server in the browser."),
-    "bench": (
-        "extensions.bench.command",
-        "Measure a server under load; compare runs, learn from them.",
-    ),
-    "plan": ("commands.plan.command", "Show every setting that serve would use, with its reason."),
-    "warmup": (
-        "commands.warmup.command",
-        "Predict warm-up: graphs, time, coverage; plan better buckets.",
-    ),
-    "estimate": ("commands.estimate", "Predict TTFT, TPOT and tokens/s, with range and evidence."),
-    "recommend": (
-        "extensions.recommend.command",
-        "Find the best configuration of a model for a goal.",
-    ),
-    "tune": (
-        "extensions.bench.tune.command",
-        "Start and measure the best few plans; keep the fastest.",
-    ),
-    "migrate": ("extensions.migrate.command", "Convert a start script's or an engine's command."),
-    "doctor": (
-        "commands.doctor.command",
-        "Check BIOS, OS, driver and cards; --fix repairs what it can.",
-    ),
-    "devices": (
-        "commands.devices.command",
-        "Show cards, power and users; select cards, set power limits.",
-    ),
-    "exporter": (
-        "extensions.watch.exporter.command",
-        "Export services and cards as Prometheus metrics.",
-    ),
-    "pull": ("commands.pull", "Download a model from Hugging Face or ModelScope; resumable."),
-    "inspect": (
-        "commands.inspect.command",
-        "Read a model folder: size, heads, experts, missing files.",
-    ),
-    "fit": ("commands.inspect.fit.command", "Compute the cards and the context that a model fits."),
-    "support": ("commands.inspect.support.command", "Show which engine versions support a model."),
-    "fp8": ("extensions.fp8.command", "Convert an fp8 checkpoint for Gaudi2; calibrate a model."),
-    "render": (
-        "commands.render.command",
-        "Write the plan as a script, container, unit or K8s objects.",
-    ),
-    "kube": ("extensions.kubernetes.kube.command", "Show, log and delete Kubernetes deployments."),
-    "cluster": (
-        "extensions.cluster.command",
-        "Run one engine on several hosts: plan, up, status, down.",
-    ),
-    "setup": (
-        "commands.setup.command",
-        "Prepare an engine environment; 'setup cpu' needs no card.",
-    ),
-    "offline": (
-        "extensions.offline.command",
-        "Pack an engine and a model for a host without a network.",
-    ),
-    "engines": (
-        "commands.setup.engines.command",
-        "List engines: installed ones, features, unsupported options.",
-    ),
-    "cache": ("commands.cache.command", "List, verify, prune and copy caches of compiled graphs."),
-    "profiles": (
-        "commands.profiles.command",
-        "List, show and check the shipped profiles and your own.",
-    ),
-    "docs": ("commands.help.docs.command", "Show a page of the documentation, without a network."),
-    "help": ("commands.help.command", "List questions with the commands that answer them."),
-}
-# what a user wants -> commands, most used first
-GROUPS: dict[str, tuple[str, ...]] = {
-    "Start and watch": (
-        *("serve", "ps", "status", "stack", "logs", "top", "stop", "restart", "wait", "why"),
-        *("check", "chat", "webui", "bench"),
-    ),
-    "Plan": ("plan", "warmup", "recommend", "estimate", "tune", "migrate"),
-    "Machine": ("doctor", "devices", "exporter"),
-    "Models": ("pull", "inspect", "fit", "support", "fp8"),
-    "More machines": ("render", "kube", "cluster"),
-    "Maintain": ("setup", "offline", "engines", "cache", "profiles", "docs", "help"),
-}
-
-
-def _load(name: str) -> Any:
-    module = importlib.import_module(f"gaudi_launch.{COMMANDS[name][0]}")
-    command = typer.main.get_command(module.app)
-    command.name = name
-    return command
 
 
 class CommandInterruptedError(Exception):
@@ -185,7 +65,7 @@ class LazyGroup(HelpGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         refuse_gone(args)
         name, command, rest = super().resolve_command(ctx, args)
-        return name, (_load(name) if name in COMMANDS else command), rest
+        return name, (load_command(name, COMMANDS[name][0]) if name in COMMANDS else command), rest
 
 
 app = typer.Typer(

@@ -18,7 +18,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from gaudi_launch.extensions.watch.monitoring.files import dashboard
+from gaudi_launch.core.render.monitoring import dashboard
 
 _SECONDS = 300
 _CONFIG = {

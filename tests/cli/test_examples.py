@@ -97,9 +97,7 @@ def shown() -> dict[str, str]:
     text = (TOP / "profiles/signatures.yaml").read_text(encoding="utf-8")
     for line in re.findall(r"- '(gaudi-launch [^']+)'", text):
         found.setdefault(line, "signatures")
-    text = (TOP / "gaudi_launch/extensions/watch/monitoring/alerts.yaml").read_text(
-        encoding="utf-8"
-    )
+    text = (TOP / "gaudi_launch/core/render/alerts.yaml").read_text(encoding="utf-8")
     for line in re.findall(r"Run: (gaudi-launch [^\"{]+)\"", text):
         found.setdefault(line, "alerts")
     return {valued(line): id for line, id in found.items()}

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from gaudi_launch.cli import gone
-from gaudi_launch.cli.main import COMMANDS, run
+from gaudi_launch.cli.main import run
+from gaudi_launch.cli.table import COMMANDS
 from tests.support.scripts import script
 
 pytestmark = pytest.mark.usefixtures("plain_english")

@@ -12,7 +12,8 @@ from gaudi_launch.cli.command_app import HelpCommand, HelpGroup
 from gaudi_launch.cli.examples import examples
 from gaudi_launch.cli.first_options import _FIRST
 from gaudi_launch.cli.help import HelpEntry, HelpPage, HelpSection, layout
-from gaudi_launch.cli.main import COMMANDS, GROUPS, run
+from gaudi_launch.cli.main import run
+from gaudi_launch.cli.table import COMMANDS, GROUPS
 from gaudi_launch.cli.translated import translations
 from gaudi_launch.cli.wrapping import cells, wrapped
 from tests.support.help_texts import FoundCommand, all_commands

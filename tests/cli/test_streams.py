@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_launch.cli.main import COMMANDS
 from gaudi_launch.cli.streams import asks_for_ascii, is_utf, shows
+from gaudi_launch.cli.table import COMMANDS
 from tests.support.places import TOP
 
 # variables that decide what a terminal shows; each case has only its own

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from gaudi_launch.cli.foreign_commands import _OURS
-from gaudi_launch.cli.main import COMMANDS, run
+from gaudi_launch.cli.main import run
 from gaudi_launch.cli.nearest import nearest, suggestion
+from gaudi_launch.cli.table import COMMANDS
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.messages import set_language
 

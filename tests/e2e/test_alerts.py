@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gaudi_launch.extensions.watch.monitoring.files import rule_groups
+from gaudi_launch.core.render.monitoring import rule_groups
 from tests.support.every_case import ONE_MORE_ENGINE
 from tests.support.scripts import short_form
 

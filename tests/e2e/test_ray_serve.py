@@ -16,9 +16,9 @@ import psutil
 import pytest
 
 from gaudi_launch.core.engines.vllm_cpu import install as cpu_install
+from gaudi_launch.core.services import ray_status
 from gaudi_launch.core.services.state import registry
 from gaudi_launch.extensions.ray import install as ray_install
-from gaudi_launch.extensions.ray import ray_status
 from gaudi_launch.extensions.ray.engine import IN_RAY
 from tests.support.every_case import ONE_MORE_ENGINE
 from tests.support.real_engines import Serve, ask

@@ -46,7 +46,7 @@ ALLOWED = {
     # a target of `render`, not the engine of that name
     ("extensions/stack/stack_render.py", "ray-serve"),
     ("commands/render/command.py", "ray-serve"),
-    ("core/render/render.py", "ray-serve"),
+    ("commands/render/case.py", "ray-serve"),
     # the engine that wrote a log, recognized by its lines
     ("core/services/diagnosis/log_facts.py", "tgi"),
     ("core/services/diagnosis/log_facts.py", "vllm-fork"),

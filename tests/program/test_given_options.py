@@ -19,7 +19,7 @@ from gaudi_launch.cli.terminal import Terminal
 from gaudi_launch.commands.cache.case import PruneLimits
 from gaudi_launch.commands.doctor.case import DoctorRequest
 from gaudi_launch.commands.inspect.support.case import SupportOptions
-from gaudi_launch.commands.render.with_options import read_with
+from gaudi_launch.commands.render.case import SystemdOptions
 from gaudi_launch.commands.warmup.case import WarmupRequest
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.doctor.findings import Wants
@@ -27,12 +27,13 @@ from gaudi_launch.core.launch.fit import FitOptions, ServedLengths
 from gaudi_launch.core.launch.model_setup import Wanted
 from gaudi_launch.core.launch.options import LaunchOptions
 from gaudi_launch.core.launch.serve import ServeMode
-from gaudi_launch.core.render.render import Destination, SystemdOptions
+from gaudi_launch.core.render.deliver import Destination
 from gaudi_launch.extensions.cluster.case import ClusterOptions, HostOptions
 from gaudi_launch.extensions.fp8.case import CalibrateOptions
 from gaudi_launch.extensions.kubernetes.case import KubernetesForm
 from gaudi_launch.extensions.kubernetes.kube.case import KubeAccess, LogOptions
 from gaudi_launch.extensions.kubernetes.options import KubernetesOptions
+from gaudi_launch.extensions.kubernetes.with_options import read_with
 from gaudi_launch.extensions.offline.case import InstallOptions
 from gaudi_launch.extensions.offline.pack import PackOptions
 from gaudi_launch.extensions.recommend.case import RecommendOptions
@@ -227,22 +228,22 @@ CASES = (
     ),
     Case(
         f"render script {LAUNCH} --to /o --name n",
-        "core.render.render:script",
+        "commands.render.case:script",
         (LAUNCHED, Destination("/o", "n")),
     ),
     Case(
         f"render docker {LAUNCH} --image i --json",
-        "core.render.render:docker",
+        "commands.render.case:docker",
         (LAUNCHED, "i", Destination(None, several=True)),
     ),
     Case(
         f"render systemd {LAUNCH} --user --run-as me --with-tuning",
-        "core.render.render:systemd",
+        "commands.render.case:systemd",
         (LAUNCHED, SystemdOptions(True, "me", True), STDOUT),
     ),
     Case(
         f"render systemd {LAUNCH}",
-        "core.render.render:systemd",
+        "commands.render.case:systemd",
         (LAUNCHED, SystemdOptions(), STDOUT),
     ),
     Case(
@@ -264,10 +265,10 @@ CASES = (
             Destination("/o/", several=True),
         ),
     ),
-    Case(f"render ray-serve {LAUNCH}", "core.render.render:ray_serve", (LAUNCHED, STDOUT)),
+    Case(f"render ray-serve {LAUNCH}", "extensions.ray.case:ray_serve", (LAUNCHED, STDOUT)),
     Case(
         "render monitoring --to /o/ --target h:1 --force --json",
-        "extensions.watch.monitoring.case:render_monitoring",
+        "extensions.watch.monitoring:render_monitoring",
         ("h:1", Destination("/o/", several=True)),
         {"force": True},
     ),

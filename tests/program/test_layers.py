@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import gaudi_launch
-from gaudi_launch.cli.main import COMMANDS
+from gaudi_launch.cli.table import COMMANDS
 from tests.support.places import PACKAGE
 
 # programs of their own: their stdout is a log, or the answer to the process that started them

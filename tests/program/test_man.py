@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_launch.cli.main import COMMANDS
+from gaudi_launch.cli.table import COMMANDS
 from tests.support.help_texts import all_commands
 from tests.support.scripts import script
 

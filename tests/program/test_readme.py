@@ -167,7 +167,7 @@ def test_every_row_is_in_a_table(name: str) -> None:
 
 
 def test_every_command_of_the_program_is_in_the_table() -> None:
-    from gaudi_launch.cli.main import COMMANDS as known
+    from gaudi_launch.cli.table import COMMANDS as known
 
     for name in ("docs/commands.md", "docs/commands_zh.md"):
         text = read(name)

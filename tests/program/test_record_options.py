@@ -10,8 +10,8 @@ import pytest
 import typer
 import typer.main
 
-from gaudi_launch.cli import main as program
 from gaudi_launch.cli.record_options import RecordCommand, record
+from gaudi_launch.cli.table import COMMANDS, load_command
 from gaudi_launch.core.base.fields import option_of, switch, text, value, values
 from gaudi_launch.core.launch.options import LaunchOptions
 from gaudi_launch.extensions.kubernetes.options import KubernetesOptions
@@ -85,14 +85,14 @@ def test_options_come_in_the_order_of_the_fields_after_the_commands_own() -> Non
 
 def commands(command: Any) -> Iterator[Any]:
     yield command
-    for inner in getattr(command, "commands", {}).values():
-        yield from commands(inner)
+    for inner in getattr(command, "list_commands", lambda _: ())(None):
+        yield from commands(command.get_command(None, inner))
 
 
-@pytest.mark.parametrize("name", program.COMMANDS)
+@pytest.mark.parametrize("name", COMMANDS)
 def test_no_command_shows_a_record_as_an_option(name: str) -> None:
     """A command with a record in its signature and without ``cls=RecordCommand`` would."""
-    for command in commands(program._load(name)):
+    for command in commands(load_command(name, COMMANDS[name][0])):
         kinds = {type(param.default) for param in command.params}
         assert kinds & {LaunchOptions, KubernetesOptions} == set(), command.name
 

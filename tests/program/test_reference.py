@@ -9,7 +9,7 @@ from types import ModuleType
 
 import pytest
 
-from gaudi_launch.cli.main import COMMANDS
+from gaudi_launch.cli.table import COMMANDS
 from gaudi_launch.core.base.errors import ExitCode
 from tests.support.places import PACKAGE, TOP
 from tests.support.scripts import script

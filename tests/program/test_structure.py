@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
-from gaudi_launch.cli.main import COMMANDS
+from gaudi_launch.cli.table import COMMANDS
 from tests.support import durations
 from tests.support.places import PACKAGE, TESTS, TOP
 

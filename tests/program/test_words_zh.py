@@ -9,7 +9,7 @@ from itertools import pairwise
 
 import pytest
 
-from gaudi_launch.cli.main import COMMANDS
+from gaudi_launch.cli.table import COMMANDS
 from gaudi_launch.cli.translated import translations
 from gaudi_launch.core.base.messages import catalogue
 from tests.support.places import TOP

@@ -12,8 +12,9 @@ from gaudi_launch.core.models.model import Model
 from gaudi_launch.core.planning.profiles import known_model
 from gaudi_launch.core.planning.request import Request
 from gaudi_launch.core.predict.load import Load, from_ranges
+from gaudi_launch.core.predict.targets import Targets
 from gaudi_launch.extensions.recommend.analytic import Group
-from gaudi_launch.extensions.recommend.goal import Goal, GoalName, Targets
+from gaudi_launch.extensions.recommend.goal import Goal, GoalName
 from gaudi_launch.extensions.recommend.space import Candidate, CardPool, SearchCase, SearchedEngine
 from gaudi_launch.extensions.recommend.trial import Planned, Planner
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from gaudi_launch.core.base.messages import Message
-    from gaudi_launch.core.render.render import RenderedFiles
+    from gaudi_launch.core.render.deliver import RenderedFiles
 
 
 def show(files: RenderedFiles, *, as_json: bool) -> None:

@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from gaudi_launch.core.predict.step_model import Setup
 
 _log = logging.getLogger(__name__)
+# the option of a recorded plan that names the tokens of a step
+BATCHED_TOKENS = "--max-num-batched-tokens"
 
 # one server; no figure includes the cost of links between servers
 _SERVER_CARDS = 8
@@ -421,7 +423,6 @@ def _recorded_model(plan: Mapping[str, Any]) -> tuple[Model, PlannedEngine] | No
 def _batched_tokens(plan: Mapping[str, Any]) -> int:
     """Return the tokens of a step in a recorded plan; 0 where it names none."""
     from gaudi_launch.core.host.files import natural_number
-    from gaudi_launch.extensions.bench.run_file import BATCHED_TOKENS
 
     for setting in map(mapping, array(plan.get("settings"))):
         if setting.get("name") == BATCHED_TOKENS:

@@ -23,7 +23,7 @@ from gaudi_launch.core.predict.load import (
 if TYPE_CHECKING:
     from gaudi_launch.core.buckets.past_requests import PastRequests
     from gaudi_launch.core.planning.parse import Ranges
-    from gaudi_launch.extensions.recommend.goal import Targets
+    from gaudi_launch.core.predict.targets import Targets
 
 _PER = {"s": 1, "sec": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
 _NUMBER = r"([0-9]+(?:\.[0-9]+)?(?:[eE][+]?[0-9]{1,2})?)"
@@ -102,7 +102,7 @@ class PastTraffic:
 def targets_of(given: TrafficOptions) -> Targets:
     """Return the targets. Raises LaunchError (USAGE)."""
     from gaudi_launch.core.planning.parse import if_given
-    from gaudi_launch.extensions.recommend.goal import Targets
+    from gaudi_launch.core.predict.targets import Targets
 
     return Targets(
         if_given(read_latency, "--ttft", given.ttft),

@@ -15,6 +15,11 @@ IMAGE = re.compile(
 )
 
 
+# the folder of an image that keeps there what it fetches (huggingface/text-generation-inference,
+# Dockerfile_gaudi: HF_HOME)
+IMAGE_DATA = "/data"
+
+
 @dataclass(frozen=True)
 class Mount:
     """A folder of the host inside the container.

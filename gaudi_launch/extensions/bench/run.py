@@ -20,11 +20,12 @@ from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.json_values import mapping
 from gaudi_launch.core.base.messages import text
 from gaudi_launch.core.base.paths import state_dir
+from gaudi_launch.core.launch.estimate import BATCHED_TOKENS
 from gaudi_launch.core.services.endpoint import Target
 from gaudi_launch.extensions.bench import protocols, server, statistics
 from gaudi_launch.extensions.bench import replay as replaying
 from gaudi_launch.extensions.bench.client import Client, ServerError
-from gaudi_launch.extensions.bench.run_file import BATCHED_TOKENS, BenchRun, BenchWorkload
+from gaudi_launch.extensions.bench.run_file import BenchRun, BenchWorkload
 from gaudi_launch.extensions.bench.workload import within
 
 _log = logging.getLogger(__name__)

@@ -16,7 +16,6 @@ from gaudi_launch.core.base.reader import read_json
 
 SCHEMA = 1
 # the setting of a saved plan by which the prompts of one step are counted
-BATCHED_TOKENS = "--max-num-batched-tokens"
 _MOST_BYTES = 1 << 30
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from gaudi_launch.core.predict.limits import EngineLimits
 from gaudi_launch.core.predict.load import Load
 from gaudi_launch.core.predict.simulate import Outcome, ServedSetup, most_rate, simulate
-from gaudi_launch.extensions.recommend.goal import Targets
+from gaudi_launch.core.predict.targets import Targets
 
 # fractions of a replica's maximum. Close to the maximum a queue grows without end, which no run of
 # some ten thousand requests would show; the last fraction is therefore the ceiling

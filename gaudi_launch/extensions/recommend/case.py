@@ -36,8 +36,9 @@ if TYPE_CHECKING:
     from gaudi_launch.core.planning.plan import Plan
     from gaudi_launch.core.planning.request import Request
     from gaudi_launch.core.predict.load import Load
+    from gaudi_launch.core.predict.targets import Targets
     from gaudi_launch.extensions.recommend.finder import Recommendation
-    from gaudi_launch.extensions.recommend.goal import Goal, GoalName, Targets
+    from gaudi_launch.extensions.recommend.goal import Goal, GoalName
     from gaudi_launch.extensions.recommend.space import (
         Candidate,
         CardPool,

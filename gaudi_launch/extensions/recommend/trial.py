@@ -12,9 +12,10 @@ from gaudi_launch.core.planning.plan import Plan
 from gaudi_launch.core.predict.balance import balanced
 from gaudi_launch.core.predict.evidence import Evidence
 from gaudi_launch.core.predict.simulate import Outcome, ServedSetup, simulate
+from gaudi_launch.core.predict.targets import Targets
 from gaudi_launch.extensions.recommend.analytic import Group
 from gaudi_launch.extensions.recommend.carried import CEILING, Carried, carried, nodes_for
-from gaudi_launch.extensions.recommend.goal import Goal, Served, Targets, alike, objective, second
+from gaudi_launch.extensions.recommend.goal import Goal, Served, alike, objective, second
 from gaudi_launch.extensions.recommend.space import Candidate, SearchCase
 
 # requests of a simulation: to rank, and to compare

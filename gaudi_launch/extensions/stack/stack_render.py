@@ -19,14 +19,10 @@ from gaudi_launch.core.base.messages import message, text
 from gaudi_launch.core.launch.report import Silent
 
 if TYPE_CHECKING:
+    from gaudi_launch.commands.render.case import PlanToRender, SystemdOptions
     from gaudi_launch.core.launch.options import LaunchOptions
     from gaudi_launch.core.launch.report import Reporter
-    from gaudi_launch.core.render.render import (
-        Destination,
-        PlanToRender,
-        RenderedFiles,
-        SystemdOptions,
-    )
+    from gaudi_launch.core.render.deliver import Destination, RenderedFiles
     from gaudi_launch.core.render.rendered import Rendered
     from gaudi_launch.extensions.kubernetes.case import KubernetesForm, PlannedModel
     from gaudi_launch.extensions.kubernetes.options import KubernetesOptions
@@ -101,7 +97,7 @@ def systemd(
     file: Path, options: LaunchOptions, unit: SystemdOptions, to: Destination, reporter: Reporter
 ) -> RenderedFiles:
     """Render a stack as units with a target for all. Raises LaunchError."""
-    from gaudi_launch.core.render.render import unit_options
+    from gaudi_launch.commands.render.case import unit_options
     from gaudi_launch.extensions.stack import systemd_stack
     from gaudi_launch.extensions.stack.gateway.gateway_image import on_machine
 
@@ -134,7 +130,7 @@ def ray_serve(file: Path, options: LaunchOptions, to: Destination) -> RenderedFi
 
     Raises LaunchError.
     """
-    from gaudi_launch.core.render.render import deliver
+    from gaudi_launch.core.render.deliver import deliver
     from gaudi_launch.core.render.rendered import Rendered
     from gaudi_launch.core.render.text import comments
     from gaudi_launch.core.render.yaml_text import dump
@@ -273,7 +269,7 @@ def _refuse_name(to: Destination) -> None:
 
 def _engines(planned: StackPlan, to: Destination, reporter: Reporter) -> list[StackEngine]:
     """Return all engines with their plans; each has a folder for its files."""
-    from gaudi_launch.core.render.render import to_render
+    from gaudi_launch.commands.render.case import to_render
 
     once = _Once(reporter)
     names: dict[str, list[str]] = {}
@@ -319,7 +315,7 @@ def _finish(
     engines: list[StackEngine], target: str, rendered: Rendered, to: Destination, *, force: bool
 ) -> RenderedFiles:
     """Deliver the rendered text with the files of all plans."""
-    from gaudi_launch.core.render.render import deliver
+    from gaudi_launch.core.render.deliver import deliver
 
     files = dict(rendered.files)
     for engine in engines:
@@ -331,7 +327,7 @@ def _finish(
 def _deployments(planned: StackPlan) -> list[StackDeployment]:
     """Return the deployments of all models, each planned with its replicas."""
     from gaudi_launch.core.launch.prepare import prepare
-    from gaudi_launch.core.render.render import plan_in_ray
+    from gaudi_launch.extensions.ray.case import plan_in_ray
     from gaudi_launch.extensions.ray.engine import NAME, config_of
     from gaudi_launch.extensions.stack.division import with_cards
     from gaudi_launch.extensions.stack.ray_config import StackDeployment

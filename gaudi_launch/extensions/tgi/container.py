@@ -15,7 +15,7 @@ from gaudi_launch.core.engines.docker_command import card_indices, container_nam
 from gaudi_launch.core.engines.vllm_fork.scripts_shared import base_name
 from gaudi_launch.core.host.cpus import format_cpus
 from gaudi_launch.core.models.config import looks_like_hub_id
-from gaudi_launch.core.planning.container import IMAGE, Container, Mount
+from gaudi_launch.core.planning.container import IMAGE, IMAGE_DATA, Container, Mount
 from gaudi_launch.core.planning.engine import Context
 from gaudi_launch.core.planning.model_name import adapter_folders
 from gaudi_launch.core.planning.plan import Command, Setting
@@ -23,7 +23,6 @@ from gaudi_launch.core.planning.request import Request
 
 # Dockerfile_gaudi: PORT=80, HF_HOME=/data, WORKDIR /usr/src
 PORT = 80
-DATA = "/data"
 WORK = "/usr/src"
 RECIPES = "/recipes"
 PROFILE = "/tmp/hpu_profile"
@@ -61,7 +60,7 @@ def own_image(request: Request, wanted: str) -> str | None:
 
 def from_hub(model: str) -> bool:
     """Return True if the container fetches this model itself."""
-    return not model_id(model).startswith((_MODELS, f"{DATA}/"))
+    return not model_id(model).startswith((_MODELS, f"{IMAGE_DATA}/"))
 
 
 def published(host: str | None) -> str:
@@ -87,7 +86,7 @@ def model_id(model: str) -> str:
     """Return the value of --model-id: a hub ID, or a folder's name in the container."""
     snapshot = _SNAPSHOT.match(model)
     if snapshot:
-        return f"{DATA}/hub/{snapshot['inside']}"
+        return f"{IMAGE_DATA}/hub/{snapshot['inside']}"
     if looks_like_hub_id(model):
         return model
     # the entry point passes its arguments on unquoted: no blanks
@@ -156,14 +155,16 @@ def _mounts(request: Request, named: str, *, quantised: bool) -> tuple[Mount, ..
     mounts = []
     snapshot = _SNAPSHOT.match(request.model)
     if snapshot:
-        mounts.append(Mount(absolute(request, snapshot["hub"]), f"{DATA}/hub"))
+        mounts.append(Mount(absolute(request, snapshot["hub"]), f"{IMAGE_DATA}/hub"))
     elif named.startswith(_MODELS):
         mounts.append(Mount(absolute(request, request.model), named, read_only=True))
     else:
         mounts.append(_hub_mount(request))
     # the launcher gets their paths as they were written
     folders = sorted({path for _, path in adapter_folders(request.args) if path[:1] == "/"})
-    mounts += [Mount(each, each, read_only=True) for each in folders if each[:6] != f"{DATA}/"]
+    mounts += [
+        Mount(each, each, read_only=True) for each in folders if each[:6] != f"{IMAGE_DATA}/"
+    ]
     files = quant_config(request)
     if quantised and files is not None:
         mounts.append(Mount(files.folder, f"{WORK}/quantization_config", read_only=True))
@@ -183,8 +184,8 @@ def _hub_mount(request: Request) -> Mount:
     """
     environment = request.environment
     if request.tuning == "reference":
-        return Mount(absolute(request, "data"), DATA, fill=True)
+        return Mount(absolute(request, "data"), IMAGE_DATA, fill=True)
     if environment.get("HF_HUB_CACHE"):
-        return Mount(absolute(request, environment["HF_HUB_CACHE"]), f"{DATA}/hub", fill=True)
+        return Mount(absolute(request, environment["HF_HUB_CACHE"]), f"{IMAGE_DATA}/hub", fill=True)
     home = environment.get("HF_HOME") or "~/.cache/huggingface"
-    return Mount(absolute(request, home), DATA, fill=True)
+    return Mount(absolute(request, home), IMAGE_DATA, fill=True)

@@ -7,7 +7,8 @@ import shlex
 
 import pytest
 
-from gaudi_launch.cli.main import COMMANDS, GROUPS, run
+from gaudi_launch.cli.main import run
+from gaudi_launch.cli.table import COMMANDS, GROUPS
 from gaudi_launch.cli.wrapping import cells
 from gaudi_launch.commands.help.questions import QUESTIONS
 from gaudi_launch.commands.help.view import question_lines, questions_markdown

@@ -26,7 +26,7 @@ from gaudi_launch.core.launch.traffic_options import (
 )
 from gaudi_launch.core.planning.parse import Ranges
 from gaudi_launch.core.predict.load import LoadRequest, from_ranges
-from gaudi_launch.extensions.recommend.goal import Targets
+from gaudi_launch.core.predict.targets import Targets
 
 TIMED = "timestamp,input_tokens,output_tokens\n0,100,10\n30,200,20\n60,300,30\n"
 UNTIMED = "input_tokens,output_tokens\n100,10\n200,20\n"

@@ -20,11 +20,11 @@ from hypothesis import strategies as st
 
 from gaudi_launch.cli.main import run
 from gaudi_launch.core.base.reader import standalone
+from gaudi_launch.core.render.monitoring import dashboard
 from gaudi_launch.extensions.kubernetes.objects.needs import JOIN_SECONDS
 from gaudi_launch.extensions.kubernetes.objects.pod import HUB_HOME
 from gaudi_launch.extensions.kubernetes.schema_check import problems, schemas
 from gaudi_launch.extensions.ray.engine import IN_RAY
-from gaudi_launch.extensions.watch.monitoring.files import dashboard
 from tests.support.cli import golden
 from tests.support.kubernetes_documents import (
     CASES,

@@ -12,6 +12,7 @@ from gaudi_launch.core.predict.shape import Shape
 from gaudi_launch.core.predict.simulate import ServedSetup, simulate
 from gaudi_launch.core.predict.step_model import Setup as Division
 from gaudi_launch.core.predict.step_time import StepTime
+from gaudi_launch.core.predict.targets import Targets
 from gaudi_launch.extensions.recommend.carried import (
     CEILING,
     carried,
@@ -19,7 +20,6 @@ from gaudi_launch.extensions.recommend.carried import (
     nodes_for,
     replicas_on,
 )
-from gaudi_launch.extensions.recommend.goal import Targets
 from tests.support.traces import limits
 
 # a prompt takes 100 ms and a decode step 10 ms

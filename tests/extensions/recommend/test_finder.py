@@ -9,12 +9,12 @@ import pytest
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.messages import message
 from gaudi_launch.core.launch.options import LaunchOptions
+from gaudi_launch.core.predict.targets import Targets
 from gaudi_launch.extensions.recommend import case as app
 from gaudi_launch.extensions.recommend import finder
 from gaudi_launch.extensions.recommend.analytic import fitting
 from gaudi_launch.extensions.recommend.case import RecommendCase
 from gaudi_launch.extensions.recommend.finder import find
-from gaudi_launch.extensions.recommend.goal import Targets
 from gaudi_launch.extensions.recommend.space import Candidate, SearchCase
 from gaudi_launch.extensions.recommend.trial import Planned, Planner, Simulation, Trial
 from tests.support.recommend import goal, search_case

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from gaudi_launch.core.predict.simulate import Latency, Outcome
-from gaudi_launch.extensions.recommend.goal import GOALS, GoalName, Served, Targets, objective
+from gaudi_launch.core.predict.targets import Targets
+from gaudi_launch.extensions.recommend.goal import GOALS, GoalName, Served, objective
 from tests.support.recommend import TWO_REQUESTS, goal
 
 SERVED = Served(

@@ -19,8 +19,9 @@ from gaudi_launch.core.predict.shape import Shape
 from gaudi_launch.core.predict.simulate import ServedSetup, simulate
 from gaudi_launch.core.predict.step_model import Setup as Division
 from gaudi_launch.core.predict.step_time import StepTime
+from gaudi_launch.core.predict.targets import Targets
 from gaudi_launch.extensions.recommend import trial as module
-from gaudi_launch.extensions.recommend.goal import GoalName, Targets
+from gaudi_launch.extensions.recommend.goal import GoalName
 from gaudi_launch.extensions.recommend.space import Candidate
 from gaudi_launch.extensions.recommend.trial import Planned, Simulation, Trial
 from tests.support.recommend import goal, table_case

@@ -19,7 +19,7 @@ def docs(
 ) -> None:
     """Show a page of the documentation: as text in a terminal, as Markdown in a pipe."""
     from gaudi_launch.cli.console import emit_json
-    from gaudi_launch.commands.help.docs.case import find, pages
+    from gaudi_launch.cli.doc_pages import find, pages
     from gaudi_launch.commands.help.docs.view import list_json, page_json, show_list, show_page
 
     if names and as_json:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from gaudi_launch.cli.console import console
 
 if TYPE_CHECKING:
-    from gaudi_launch.commands.help.docs.case import DocsPage
+    from gaudi_launch.cli.doc_pages import DocsPage
 
 # lines longer than this are hard to read
 _WIDEST = 110

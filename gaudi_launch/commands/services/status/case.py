@@ -11,9 +11,9 @@ if TYPE_CHECKING:
     from gaudi_launch.core.host.hardware import Card
     from gaudi_launch.core.services.history import HistoryPoint
     from gaudi_launch.core.services.metrics import EngineLoad
+    from gaudi_launch.core.services.ray_status import RayStatus
     from gaudi_launch.core.services.run_record import RunRecord
     from gaudi_launch.core.services.state.registry import ServiceRecord
-    from gaudi_launch.extensions.ray.ray_status import RayStatus
 
 
 @dataclass(frozen=True)
@@ -40,12 +40,12 @@ def status(name: str, history_seconds: float | None = None) -> ServiceStatus:
 
     Raises LaunchError for an unknown name.
     """
+    from gaudi_launch.core.services import ray_status
     from gaudi_launch.core.services.history import points, read_rows
     from gaudi_launch.core.services.metrics import requests_of
     from gaudi_launch.core.services.run_record import read_run_record
     from gaudi_launch.core.services.state import store
     from gaudi_launch.core.services.state.registry import find
-    from gaudi_launch.extensions.ray import ray_status
 
     service = find(name)
     plan = store.read(service.folder, "plan.json") or {}

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.core.render.monitoring import dashboard, rule_groups
 from gaudi_launch.extensions.kubernetes.chart_values import Checksum, Knob, Name
 from gaudi_launch.extensions.kubernetes.objects.pod import (
     ONE_NODE,
@@ -20,7 +21,6 @@ from gaudi_launch.extensions.kubernetes.objects.pod import (
     selector,
 )
 from gaudi_launch.extensions.kubernetes.target import PORT, KubernetesTarget, ServedModel
-from gaudi_launch.extensions.watch.monitoring.files import dashboard, rule_groups
 
 METRIC = "gaudi_launch_requests"
 

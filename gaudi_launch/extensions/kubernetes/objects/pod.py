@@ -11,11 +11,10 @@ from typing import Any
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.reader import standalone
 from gaudi_launch.core.engines.docker_command import SCALE_OUT_CAPABILITIES
-from gaudi_launch.core.planning.container import Container, Mount
+from gaudi_launch.core.planning.container import IMAGE_DATA, Container, Mount
 from gaudi_launch.core.render.plan_container import HUB_FOLDERS
 from gaudi_launch.extensions.kubernetes.chart_values import Checksum, Knob, Name
 from gaudi_launch.extensions.kubernetes.target import KubernetesTarget, ServedModel
-from gaudi_launch.extensions.tgi.container import DATA
 
 ONE_NODE = "ReadWriteOnce"
 RECIPE_VARIABLE = "PT_HPU_RECIPE_CACHE_CONFIG"
@@ -186,10 +185,12 @@ def engine_mounts(served: ServedModel) -> list[Mount]:
 def _keeps_models(container: Container) -> bool:
     """Return True if the engine has a folder for what it fetches.
 
-    A variable names it, or it is TGI's.
+    A variable names it, or the image has one.
     """
     named = any(name in container.env for name in HUB_FOLDERS)
-    return named or any(mount.target in (DATA, f"{DATA}/hub") for mount in container.mounts)
+    return named or any(
+        mount.target in (IMAGE_DATA, f"{IMAGE_DATA}/hub") for mount in container.mounts
+    )
 
 
 def places_of(models: Sequence[ServedModel]) -> dict[str, str]:

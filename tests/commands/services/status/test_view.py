@@ -15,9 +15,9 @@ from gaudi_launch.core.host.hardware import Card
 from gaudi_launch.core.services.engine_counters import EngineCounters
 from gaudi_launch.core.services.history import HistoryRing, HistoryRow
 from gaudi_launch.core.services.metrics import EngineLoad
+from gaudi_launch.core.services.ray_status import Deployment, RayStatus
 from gaudi_launch.core.services.run_record import RunRecord
 from gaudi_launch.core.services.state.registry import ServiceRecord
-from gaudi_launch.extensions.ray.ray_status import Deployment, RayStatus
 from tests.support.cli import output, reading
 from tests.support.service_record import service
 from tests.support.views import views

@@ -15,8 +15,8 @@ import pytest
 
 from gaudi_launch.core.services.diagnosis.diagnose import diagnose
 from gaudi_launch.core.services.log.follow import Follower
+from gaudi_launch.core.services.ray_status import Deployment, RayStatus, read
 from gaudi_launch.core.services.state.registry import ServiceRecord
-from gaudi_launch.extensions.ray.ray_status import Deployment, RayStatus, read
 
 # a start of ours, two replicas, stopped (shortened); the replicas' lines are those of the engine
 LOG = """\

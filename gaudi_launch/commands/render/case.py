@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.fields import switch, value
-from gaudi_launch.core.base.messages import Message, message, text
+from gaudi_launch.core.base.messages import text
 from gaudi_launch.core.engines.detect import is_elsewhere
+from gaudi_launch.core.render.deliver import Destination, RenderedFiles, deliver
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
     from gaudi_launch.core.launch.options import LaunchOptions
     from gaudi_launch.core.launch.prepare import Prepared
@@ -23,19 +23,6 @@ if TYPE_CHECKING:
     from gaudi_launch.core.render.systemd import UnitOptions
 
 _OUTPUT = "Output"
-
-
-@dataclass(frozen=True)
-class Destination:
-    """The target of rendered files, and the service's name.
-
-    A name of None is made from model and port. ``output`` None: nothing is written, which only
-    ``several`` allows for more than one file.
-    """
-
-    output: str | None
-    name: str | None = None
-    several: bool = False
 
 
 @dataclass(frozen=True)
@@ -69,16 +56,6 @@ class ContainerFileOptions(FileOptions):
         panel=_OUTPUT,
         metavar="IMAGE",
     )
-
-
-@dataclass(frozen=True)
-class RenderedFiles:
-    """The rendered files of a target; ``written`` are the paths on disk."""
-
-    target: str
-    name: str
-    rendered: Rendered
-    written: tuple[Path, ...]
 
 
 @dataclass(frozen=True)
@@ -246,58 +223,6 @@ def systemd(
     return _finish(made, "systemd", rendered, to, force=options.force)
 
 
-def ray_serve(options: LaunchOptions, to: Destination, reporter: Reporter) -> RenderedFiles:
-    """Render one model as a Serve config for a running Ray. Raises LaunchError."""
-    from gaudi_launch.core.engines.registry import is_ray
-    from gaudi_launch.core.launch.prepare import prepare
-    from gaudi_launch.core.render.rendered import Rendered
-    from gaudi_launch.core.render.text import comments, heading
-    from gaudi_launch.core.render.yaml_text import dump
-    from gaudi_launch.extensions.ray.config import for_running_ray
-    from gaudi_launch.extensions.ray.engine import IN_RAY, NAME, config_of
-
-    engine = options.engine or NAME
-    if not is_ray(engine):
-        raise LaunchError("ray.only_config", ExitCode.USAGE, found=engine)
-    _check_output_option(options)
-    plan = plan_in_ray(prepare(replace(_absolute_paths(options), engine=engine)))
-    for warning in plan.warnings:
-        reporter.say(warning.render())
-    document = for_running_ray(config_of(plan), plan.command.env, str(IN_RAY))
-    content = "\n".join(comments(heading(plan))) + "\n" + dump(document)
-    note = message("render.ray_serve", folder=str(IN_RAY))
-    return deliver(
-        Rendered({"serve.yaml": content}, notes=(note,)), "ray-serve", to, force=options.force
-    )
-
-
-def plan_in_ray(prepared: Prepared) -> Plan:
-    """Return the plan for the nodes of a Ray cluster. Raises LaunchError.
-
-    They do not have a bucket file, so the engine gets one of its strategies.
-    """
-    from gaudi_launch.core.launch.prepare import refuse_simulated
-
-    refuse_simulated(prepared)
-    return replace(prepared, request=replace(prepared.request, files_dir="")).plan()
-
-
-def check_ray_serve(path: Path) -> list[Message]:
-    """Return the settings of a Serve config that Ray silently ignores or refuses.
-
-    Raises LaunchError (USAGE) for a file that cannot be read.
-    """
-    from gaudi_launch.extensions.ray.config import read_yaml
-    from gaudi_launch.extensions.ray.schema import check
-
-    try:
-        content = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        why = getattr(error, "strerror", None) or str(error)
-        raise LaunchError("ray.cannot_read", ExitCode.USAGE, path=str(path), why=why) from None
-    return check(read_yaml(content, str(path)))
-
-
 def unit_options(unit: SystemdOptions) -> UnitOptions:
     """Return the options of a unit on this machine."""
     from gaudi_launch.core.render.systemd import UnitOptions
@@ -354,8 +279,8 @@ def to_render(
 
     if to.name is not None:
         store.check_name(to.name)
-    _check_output_option(options)
-    wanted = _absolute_paths(options)
+    check_output_option(options)
+    wanted = absolute_paths(options)
     here = options.machine is None
     prepared = prepare(wanted, in_image=here and is_elsewhere(options.python, here=True))
     refuse_simulated(prepared)
@@ -387,7 +312,7 @@ def _say_unpublished(made: PlanToRender, container: Container, reporter: Reporte
         reporter.say(text("render.build_first", image=container.image, engine=engine))
 
 
-def _check_output_option(options: LaunchOptions) -> None:
+def check_output_option(options: LaunchOptions) -> None:
     """Raise LaunchError (USAGE) for a path after -o.
 
     Other programs use -o for the output path.
@@ -401,7 +326,7 @@ def _check_output_option(options: LaunchOptions) -> None:
         raise LaunchError("render.output_option", ExitCode.USAGE, found=value)
 
 
-def _absolute_paths(options: LaunchOptions) -> LaunchOptions:
+def absolute_paths(options: LaunchOptions) -> LaunchOptions:
     """Return the options with absolute paths."""
     from pathlib import Path
 
@@ -434,21 +359,3 @@ def _finish(
     """Deliver the rendered text with the plan's files."""
     complete = replace(rendered, files={**rendered.files, **made.files})
     return deliver(complete, target, replace(to, name=made.name), force=force)
-
-
-def deliver(rendered: Rendered, target: str, to: Destination, *, force: bool) -> RenderedFiles:
-    """Write the rendered files if that is requested; the end of every target.
-
-    Raises LaunchError: several files and no folder for them (USAGE), or as `render.files.write`
-    does.
-    """
-    from gaudi_launch.core.render.written_files import write
-
-    written: list[Path] = []
-    if to.output is not None:
-        written = write(rendered, to.output, force=force)
-    elif len(rendered.files) > 1 and not to.several:
-        raise LaunchError(
-            "render.several", ExitCode.USAGE, target=target, files=", ".join(rendered.files)
-        )
-    return RenderedFiles(target, to.name or "", rendered, tuple(written))

@@ -1,0 +1,53 @@
+"""``gaudi-launch render kubernetes``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import typer
+
+from gaudi_launch.cli.command_app import CommandApp
+from gaudi_launch.cli.options import Launch, LaunchOptions, RecordCommand, record
+from gaudi_launch.commands.render.options import OUTPUT_PANEL, STACK, TO
+from gaudi_launch.commands.render.view import show
+from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.core.render.deliver import Destination, deliver
+from gaudi_launch.extensions.kubernetes.options import KubernetesOptions
+
+_Cluster = record(KubernetesOptions())
+app = CommandApp()
+
+
+@app.command(cls=RecordCommand)
+def kubernetes(
+    out: str = TO,
+    helm: str = typer.Option(
+        "", "--helm", metavar="DIR", help="Write a Helm chart.", rich_help_panel=OUTPUT_PANEL
+    ),
+    as_json: bool = typer.Option(
+        False, "--json", help="Files and notes as one JSON object.", rich_help_panel=OUTPUT_PANEL
+    ),
+    stack: str = STACK,
+    cluster: KubernetesOptions = _Cluster,
+    options: LaunchOptions = Launch,
+) -> None:
+    """Write a plan as Deployment, LeaderWorkerSet or RayService, with PVCs, probes, scaling and
+    Services.
+
+    Everything is checked against the API's own schemas before a file is written.
+    """
+    from gaudi_launch.extensions.kubernetes.case import KubernetesForm, render_kubernetes
+    from gaudi_launch.extensions.kubernetes.with_options import read_with
+    from gaudi_launch.extensions.stack import stack_render
+
+    if helm and out:
+        raise LaunchError("kubernetes.not_with", ExitCode.USAGE, one="--helm", other="--to")
+    form = KubernetesForm(read_with, helm=bool(helm))
+    if stack:
+        rendered, release = stack_render.kubernetes(Path(stack), options, cluster, form)
+    else:
+        rendered, release = render_kubernetes(options, cluster, form)
+    # a chart is a folder, whatever it contains
+    output = f"{helm}/" if helm else out or None
+    to = Destination(output, release, several=as_json)
+    show(deliver(rendered, "kubernetes", to, force=options.force), as_json=as_json)

@@ -1,0 +1,65 @@
+"""The use cases of ``gaudi-launch render ray-serve``."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gaudi_launch.commands.render.case import absolute_paths, check_output_option
+from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.core.base.messages import Message, message
+from gaudi_launch.core.engines.registry import is_ray
+from gaudi_launch.core.launch.prepare import prepare, refuse_simulated
+from gaudi_launch.core.render.deliver import Destination, RenderedFiles, deliver
+from gaudi_launch.core.render.rendered import Rendered
+from gaudi_launch.core.render.text import comments, heading
+from gaudi_launch.core.render.yaml_text import dump
+from gaudi_launch.extensions.ray.config import for_running_ray, read_yaml
+from gaudi_launch.extensions.ray.engine import IN_RAY, NAME, config_of
+from gaudi_launch.extensions.ray.schema import check
+
+if TYPE_CHECKING:
+    from gaudi_launch.core.launch.options import LaunchOptions
+    from gaudi_launch.core.launch.prepare import Prepared
+    from gaudi_launch.core.launch.report import Reporter
+    from gaudi_launch.core.planning.plan import Plan
+
+
+def ray_serve(options: LaunchOptions, to: Destination, reporter: Reporter) -> RenderedFiles:
+    """Render one model as a Serve config for a running Ray. Raises LaunchError."""
+    engine = options.engine or NAME
+    if not is_ray(engine):
+        raise LaunchError("ray.only_config", ExitCode.USAGE, found=engine)
+    check_output_option(options)
+    plan = plan_in_ray(prepare(replace(absolute_paths(options), engine=engine)))
+    for warning in plan.warnings:
+        reporter.say(warning.render())
+    document = for_running_ray(config_of(plan), plan.command.env, str(IN_RAY))
+    content = "\n".join(comments(heading(plan))) + "\n" + dump(document)
+    note = message("render.ray_serve", folder=str(IN_RAY))
+    return deliver(
+        Rendered({"serve.yaml": content}, notes=(note,)), "ray-serve", to, force=options.force
+    )
+
+
+def plan_in_ray(prepared: Prepared) -> Plan:
+    """Return the plan for the nodes of a Ray cluster. Raises LaunchError.
+
+    They do not have a bucket file, so the engine gets one of its strategies.
+    """
+    refuse_simulated(prepared)
+    return replace(prepared, request=replace(prepared.request, files_dir="")).plan()
+
+
+def check_ray_serve(path: Path) -> list[Message]:
+    """Return the settings of a Serve config that Ray silently ignores or refuses.
+
+    Raises LaunchError (USAGE) for a file that cannot be read.
+    """
+    try:
+        content = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", None) or str(error)
+        raise LaunchError("ray.cannot_read", ExitCode.USAGE, path=str(path), why=why) from None
+    return check(read_yaml(content, str(path)))

@@ -1,1 +1,0 @@
-"""Alert rules, dashboard and scrape configuration."""
