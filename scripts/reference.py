@@ -136,11 +136,11 @@ def command_helps() -> Iterator[CommandHelp]:
 
 
 def _below(command: Any, context: Any) -> Iterator[CommandHelp]:
-    from gaudi_launch.cli import help
+    from gaudi_launch.cli import first_options, help
     from gaudi_launch.cli.table import COMMANDS
     from gaudi_launch.cli.translated import translated
 
-    path = help.path_of(context)
+    path = first_options.path_of(context)
     page = help.page_of(command, context, everything=True)
     if not page.paragraphs:
         # a group: its line in the list of commands

@@ -9,8 +9,9 @@ from typing import Any, TypeVar
 import typer
 import typer.core
 
+from gaudi_launch.cli.first_options import first_options, path_of
 from gaudi_launch.cli.positional import options_end
-from gaudi_launch.cli.table import SUBCOMMANDS, load_command
+from gaudi_launch.cli.table import COMPLETES, SUBCOMMANDS, listed, load_command
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 _HELP = {"help_option_names": ["-h", "--help"]}
@@ -113,13 +114,11 @@ class CommandApp(typer.Typer):
 
 def _attach_values(command: Any) -> None:
     """Give the parameters their values, only when a shell requests completions."""
-    from gaudi_launch.cli import completion
-
-    if not completion.is_running(os.environ):
+    if not os.environ.get(COMPLETES):
         return
     module = getattr(command.callback, "__module__", "")
     for param in command.params:
-        completion.attach(param, module)
+        listed("completion")(param, module)
 
 
 def _refuse_missing_values(ctx: Any, params: list[Any], args: list[str]) -> None:
@@ -146,15 +145,10 @@ def _refuse_missing_values(ctx: Any, params: list[Any], args: list[str]) -> None
 
 
 def _shown(command: Any, ctx: Any, *, everything: bool = False) -> str:
-    from gaudi_launch.cli import help
-
-    return help.shown(help.page_of(command, ctx, everything=everything))
+    return str(listed("help")(command, ctx, everything=everything))
 
 
 def _with_help_all(ctx: Any, params: list[Any]) -> list[Any]:
-    from gaudi_launch.cli.first_options import first_options
-    from gaudi_launch.cli.help import path_of
-
     if first_options(path_of(ctx)):
         params.insert(len(params) - 1, _help_all())
     return params

@@ -15,9 +15,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from gaudi_launch.cli.table import COMPLETES, listed
 from gaudi_launch.core.base.reader import read_json
 
-_VARIABLE = "_GAUDI_LAUNCH_COMPLETE"
 _KEPT = "_GAUDI_LAUNCH_KEPT"
 _CHOICES = re.compile(r"[a-z0-9_-]+(\|[a-z0-9_-]+)+")
 _HUB_ID = re.compile(r"(?m)^  - ([\w.-]+/[\w.-]+)$")
@@ -93,9 +93,7 @@ def services() -> Iterable[Completion]:
 
 def engines() -> Iterable[Completion]:
     """Return the names for --engine."""
-    from gaudi_launch.core.engines.registry import names
-
-    return [Completion(name) for name in names()]
+    return [Completion(name) for name in listed("engines")()]
 
 
 def engines_to_set_up() -> Iterable[Completion]:
@@ -105,9 +103,7 @@ def engines_to_set_up() -> Iterable[Completion]:
 
 def machines() -> Iterable[Completion]:
     """Return the simulated machines."""
-    from gaudi_launch.core.host.simulated import NAMES
-
-    return [Completion(f"simulated:{name}") for name in NAMES]
+    return [Completion(f"simulated:{name}") for name in listed("machines")]
 
 
 def accelerators() -> Iterable[Completion]:
@@ -150,9 +146,7 @@ def topics() -> Iterable[Completion]:
 
 def check_areas() -> Iterable[Completion]:
     """Return the areas of the doctor's checks."""
-    from gaudi_launch.core.doctor.runner import CHECKS
-
-    return [Completion(area) for area in dict.fromkeys(check.area for check in CHECKS)]
+    return [Completion(area) for area in dict.fromkeys(check.area for check in listed("checks"))]
 
 
 def dtypes() -> Iterable[Completion]:
@@ -210,11 +204,6 @@ _BY_ARGUMENT: Mapping[str, Values] = {
 # --- bash -----------------------------------------------------------------------------------------
 
 
-def is_running(environment: Mapping[str, str]) -> bool:
-    """Return whether a shell requests completions."""
-    return bool(environment.get(_VARIABLE))
-
-
 @dataclass(frozen=True)
 class TypedWords:
     """A command line as typed: its parts, the one to complete, and what bash keeps.
@@ -230,7 +219,7 @@ class TypedWords:
 def join_bash_words(environment: MutableMapping[str, str]) -> None:
     """Join what bash split at ``:``, ``@`` and ``=``, in COMP_WORDS and COMP_CWORD."""
     position = environment.get("COMP_CWORD", "")
-    if environment.get(_VARIABLE) != "complete_bash" or not position.isdigit():
+    if environment.get(COMPLETES) != "complete_bash" or not position.isdigit():
         return
     line = environment.get("COMP_WORDS", "")
     typed = joined_words(line.split("\n") if "\n" in line else line.split(), int(position))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 _SHAPE = ("-n", "-l", "-i", "-o", "-d")
 _RENDER = (*_SHAPE, "--engine", "--machine", "-p")
 
@@ -62,3 +64,16 @@ def first_options(path: str) -> tuple[str, ...]:
     none: its help shows all.
     """
     return _FIRST.get(path, ())
+
+
+def path_of(context: Any) -> str:
+    """Return a command's name without the program's: ``cache list``.
+
+    Return "" for the program.
+    """
+    names: list[str] = []
+    # not `command_path`, which reads the parameters that this is needed for
+    while context.parent is not None:
+        names.insert(0, str(context.info_name))
+        context = context.parent
+    return " ".join(names)

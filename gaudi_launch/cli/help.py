@@ -6,7 +6,6 @@ suffice.
 
 from __future__ import annotations
 
-import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,11 +13,10 @@ from typing import Any
 
 from gaudi_launch.cli.colour import BOLD, NAME, is_coloured, painted
 from gaudi_launch.cli.examples import examples
-from gaudi_launch.cli.first_options import first_options
+from gaudi_launch.cli.first_options import first_options, path_of
 from gaudi_launch.cli.translated import translated
-from gaudi_launch.cli.wrapping import cells, padded, wrapped
+from gaudi_launch.cli.wrapping import cells, padded, terminal_width, wrapped
 
-_WIDEST = 100
 # in a narrower terminal the text of an option is below its name
 _NARROW = 60
 _NAME_CELLS = 30
@@ -54,16 +52,9 @@ class HelpPage:
 # --- layout ---------------------------------------------------------------------------------------
 
 
-def terminal_width() -> int:
-    """Return the columns to use: the terminal's or COLUMNS, at most 100.
-
-    In a pipe it is 80.
-    """
-    return max(20, min(shutil.get_terminal_size((80, 24)).columns, _WIDEST))
-
-
-def shown(page: HelpPage) -> str:
-    """Return a page for this process's stdout."""
+def shown(command: Any, context: Any, *, everything: bool) -> str:
+    """Return the help of a command for this process's stdout."""
+    page = page_of(command, context, everything=everything)
     return layout(page, terminal_width(), coloured=is_coloured(sys.stdout))
 
 
@@ -172,19 +163,6 @@ def page_of(command: Any, context: Any, *, everything: bool) -> HelpPage:
         sections=tuple(sections),
         examples={line: translated(what) for line, what in examples().get(path, {}).items()},
     )
-
-
-def path_of(context: Any) -> str:
-    """Return a command's name without the program's: ``cache list``.
-
-    Return "" for the program.
-    """
-    names: list[str] = []
-    # not `command_path`, which reads the parameters that this is needed for
-    while context.parent is not None:
-        names.insert(0, str(context.info_name))
-        context = context.parent
-    return " ".join(names)
 
 
 def is_argument(param: Any) -> bool:

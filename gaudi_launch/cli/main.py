@@ -17,7 +17,7 @@ import typer.main
 
 from gaudi_launch.cli.command_app import HelpGroup
 from gaudi_launch.cli.gone import refuse_gone
-from gaudi_launch.cli.table import COMMANDS, GROUPS, load_command
+from gaudi_launch.cli.table import COMMANDS, COMPLETES, GROUPS, listed, load_command
 
 if TYPE_CHECKING:
     from gaudi_launch.core.base.errors import LaunchError
@@ -138,10 +138,8 @@ def main(argv: list[str] | None = None) -> None:
             # closed by the caller (`>&-`): nothing reads it
             setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
     _prepare_streams(arguments)
-    if "_GAUDI_LAUNCH_COMPLETE" in os.environ:
-        from gaudi_launch.cli.completion import join_bash_words
-
-        join_bash_words(os.environ)
+    if COMPLETES in os.environ:
+        listed("bash words")(os.environ)
     try:
         sys.exit(run(arguments))
     except KeyboardInterrupt:
@@ -289,8 +287,7 @@ def _folded(sentence: str) -> str:
     """Return a sentence in lines of the width of a terminal; a pipe gets one line."""
     if not sys.stderr.isatty() or "\n" in sentence:
         return sentence
-    from gaudi_launch.cli.help import terminal_width
-    from gaudi_launch.cli.wrapping import wrapped
+    from gaudi_launch.cli.wrapping import terminal_width, wrapped
 
     return "\n".join(wrapped(sentence, terminal_width()))
 

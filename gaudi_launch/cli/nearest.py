@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from difflib import SequenceMatcher, get_close_matches
-from pathlib import Path
 
+from gaudi_launch.cli.table import listed
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.messages import text
 
@@ -60,7 +60,7 @@ def suggestion(error: LaunchError) -> str:
     values = error.text.values
     near: Sequence[str] = ()
     if error.id in _MODEL_OF:
-        near = _nearest_models(str(values.get(_MODEL_OF[error.id], "")))
+        near = listed("nearest models")(str(values.get(_MODEL_OF[error.id], "")))
     elif error.exit_code is ExitCode.USAGE and "near" not in values:
         found, known = values.get("found"), values.get("known")
         if isinstance(found, str) and isinstance(known, str):
@@ -68,14 +68,3 @@ def suggestion(error: LaunchError) -> str:
     if not near:
         return ""
     return text("usage.did_you_mean", near=", ".join(near))
-
-
-def _nearest_models(asked: str) -> Sequence[str]:
-    """Return the folders and hub IDs that a missing model may be meant to be."""
-    from gaudi_launch.cli.completion import models
-    from gaudi_launch.core.planning.model_name import KnownNames, near_folders, nearest_names
-
-    hub_ids = tuple(each.value for each in models() if "/" in each.value)
-    if asked in hub_ids:
-        return ()
-    return nearest_names(asked, KnownNames(hub_ids, near_folders(Path(asked))))

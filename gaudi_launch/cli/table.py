@@ -124,6 +124,9 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "Maintain": ("setup", "offline", "engines", "cache", "profiles", "docs", "help"),
 }
 
+# set by a shell that requests completions (click)
+COMPLETES = "_GAUDI_LAUNCH_COMPLETE"
+
 # commands of a command, which lie with their extension
 SUBCOMMANDS: dict[str, str] = {
     "engines diff": "extensions.migrate.diff.command",
@@ -131,6 +134,23 @@ SUBCOMMANDS: dict[str, str] = {
     "render ray-serve": "extensions.ray.ray_serve",
     "render monitoring": "extensions.watch.monitoring",
 }
+
+# what a shell completes, and the help: parts of the program that a running command does not need
+LISTS: dict[str, str] = {
+    "completion": "cli.completion:attach",
+    "bash words": "cli.completion:join_bash_words",
+    "engines": "core.engines.registry:names",
+    "machines": "core.host.simulated:NAMES",
+    "checks": "core.doctor.runner:CHECKS",
+    "help": "cli.help:shown",
+    "nearest models": "cli.nearest_models:nearest_models",
+}
+
+
+def listed(name: str) -> Any:
+    """Return an entry of `LISTS`, imported now."""
+    module, _, member = LISTS[name].partition(":")
+    return getattr(import_module(f"gaudi_launch.{module}"), member)
 
 
 def load_command(name: str, module: str) -> Any:

@@ -11,10 +11,10 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from gaudi_launch.cli.first_options import path_of
 from gaudi_launch.cli.foreign_commands import foreign_command
 from gaudi_launch.cli.foreign_options import foreign_names, foreign_option
 from gaudi_launch.cli.gone import GONE, gone
-from gaudi_launch.cli.help import path_of
 from gaudi_launch.cli.nearest import nearest
 from gaudi_launch.core.base.messages import Message, message, text
 

@@ -6,6 +6,7 @@ Latin text breaks at blanks, Chinese between characters.
 from __future__ import annotations
 
 import re
+import shutil
 import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,6 +17,8 @@ _UNIT = re.compile(
 )
 _NEVER_FIRST = "，。：；、）！？”》】"
 _NEVER_LAST = "（“《【"
+
+_WIDEST = 100
 
 
 @dataclass(frozen=True)
@@ -124,3 +127,11 @@ def _together(before: str, after: str, spaced: bool) -> bool:
     if spaced:
         return False
     return after[0] in _NEVER_FIRST or before[-1] in _NEVER_LAST
+
+
+def terminal_width() -> int:
+    """Return the columns to use: the terminal's or COLUMNS, at most 100.
+
+    In a pipe it is 80.
+    """
+    return max(20, min(shutil.get_terminal_size((80, 24)).columns, _WIDEST))

@@ -10,6 +10,7 @@ import typer.main
 
 from gaudi_launch.cli import help
 from gaudi_launch.cli.examples import examples
+from gaudi_launch.cli.first_options import path_of
 from gaudi_launch.cli.main import app
 
 # what the layout of a help adds
@@ -40,7 +41,7 @@ def all_commands() -> Iterator[FoundCommand]:
 
 
 def _below(command: Any, context: Any) -> Iterator[FoundCommand]:
-    yield FoundCommand(help.path_of(context), command, context)
+    yield FoundCommand(path_of(context), command, context)
     if not hasattr(command, "list_commands"):
         return
     for name in command.list_commands(context):

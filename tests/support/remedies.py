@@ -7,7 +7,8 @@ from pathlib import Path
 
 from gaudi_launch.commands.doctor import remedies
 from gaudi_launch.commands.doctor.remedies import Change
-from gaudi_launch.core.doctor import Wants, quick
+from gaudi_launch.core.doctor.findings import Wants
+from gaudi_launch.core.doctor.runner import quick
 from gaudi_launch.core.host.host_config import read_live
 from gaudi_launch.core.host.read import read_host
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from gaudi_launch.cli.console import console, table
 from gaudi_launch.core.base.messages import text
 from gaudi_launch.core.base.optional import mapped
-from gaudi_launch.core.launch.waiting import phase
+from gaudi_launch.core.services.state.registry import phase
 
 if TYPE_CHECKING:
     from gaudi_launch.core.services.metrics import EngineLoad

@@ -177,8 +177,8 @@ def _engine(request: DoctorRequest, *, serves: bool) -> EngineFacts | None:
     Without --python and without an engine only where ``serves``: serve would stop there.
     """
     from gaudi_launch.core.engines.conditions import Condition, Launched, concerning
+    from gaudi_launch.core.engines.detect import engine_facts
     from gaudi_launch.core.engines.registry import detect_engine, find
-    from gaudi_launch.core.launch.prepare import engine_facts
     from gaudi_launch.core.models.model import Model
 
     python = request.python

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from gaudi_launch.cli.colour import BOLD, NAME, is_coloured, painted
-from gaudi_launch.cli.help import terminal_width, titled
+from gaudi_launch.cli.help import titled
 from gaudi_launch.cli.translated import translated
-from gaudi_launch.cli.wrapping import cells, padded, wrapped
+from gaudi_launch.cli.wrapping import cells, padded, terminal_width, wrapped
 from gaudi_launch.commands.help.questions import QUESTIONS
 from gaudi_launch.core.base.messages import text
 

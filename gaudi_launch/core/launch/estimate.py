@@ -12,7 +12,7 @@ from gaudi_launch.core.base.fields import switch, text
 from gaudi_launch.core.base.json_values import array, mapping
 from gaudi_launch.core.base.messages import Message, message
 from gaudi_launch.core.base.optional import mapped
-from gaudi_launch.core.launch.machine import planned_machine
+from gaudi_launch.core.launch.fit import planned_machine
 from gaudi_launch.core.launch.saved_plan import merged
 from gaudi_launch.core.launch.traffic_options import (
     LoadOptions,

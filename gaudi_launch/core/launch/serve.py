@@ -229,7 +229,7 @@ def _run(launching: _Launch, plan: Plan, cards: tuple[int, ...]) -> StartedServi
     _host, port = listener.address(plan.url)
     name = how.name or store.default_name(prepared.model.name, str(port))
     if not how.no_doctor:
-        from gaudi_launch.core.doctor import stop_on_failures
+        from gaudi_launch.core.doctor.runner import stop_on_failures
 
         stop_on_failures(prepared.findings(_housed(prepared, plan, how)))
     cached = prepared.cached(plan)

@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
-from gaudi_launch.core.base.messages import text
 
 if TYPE_CHECKING:
     from gaudi_launch.core.services.log.follow import LaunchProgress
@@ -26,7 +25,7 @@ def until_ready(
 
     Raises LaunchError: the engine's failure (ENGINE), or that ``seconds`` are over (FAILED).
     """
-    from gaudi_launch.core.services.state.registry import find
+    from gaudi_launch.core.services.state.registry import find, phase
 
     begin = time.monotonic()
     while True:
@@ -73,17 +72,6 @@ def ended(service: ServiceRecord) -> Exception:
         )
     id = "services.is_stopped" if service.phase == "stopped" else lost(service)
     return LaunchError(id, ExitCode.FAILED, name=service.name, log=str(log), detail=detail or None)
-
-
-def phase(service: ServiceRecord) -> str:
-    """Return the phase of a service as text, with its progress."""
-    if service.phase == "ready":
-        return text("services.phase_ready")
-    words = text(f"serve.phase_{service.phase}")
-    done, total = service.state.get("done"), service.state.get("total")
-    if service.alive and total:
-        return f"{words} {done}/{total}"
-    return words
 
 
 def _progress(state: Mapping[str, Any]) -> LaunchProgress:

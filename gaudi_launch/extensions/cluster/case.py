@@ -217,12 +217,13 @@ def _unknown_name(request: Request) -> tuple[Message, ...]:
 
 def _judged(one: Seen, source: str | None, request: Request, number: int, hosts: int) -> Seen:
     """Return the host with its Host and the doctor's verdict, by its snapshot."""
-    from gaudi_launch.core.doctor import Wants, quick
+    from gaudi_launch.core.doctor.findings import Wants
+    from gaudi_launch.core.doctor.runner import quick
+    from gaudi_launch.core.engines.detect import engine_facts
     from gaudi_launch.core.engines.registry import on_cpu
     from gaudi_launch.core.host.host_config import load_config
     from gaudi_launch.core.host.machine import SIMULATED, load, load_document
     from gaudi_launch.core.hosts.parts import with_own_address
-    from gaudi_launch.core.launch.prepare import engine_facts
 
     if source is None:
         return one

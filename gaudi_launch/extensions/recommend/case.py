@@ -10,7 +10,7 @@ from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.fields import text
 from gaudi_launch.core.base.messages import Message, message
 from gaudi_launch.core.launch.command_line import serve_command
-from gaudi_launch.core.launch.machine import planned_machine
+from gaudi_launch.core.launch.fit import planned_machine
 from gaudi_launch.core.launch.options import LaunchOptions
 from gaudi_launch.core.launch.traffic_options import (
     Demand,

@@ -16,7 +16,7 @@ from gaudi_launch.cli.views.services import to_json as service_to_json
 from gaudi_launch.commands.services.stop.view import ended_to_json as service_ended_to_json
 from gaudi_launch.core.base.messages import text
 from gaudi_launch.core.base.optional import mapped
-from gaudi_launch.core.launch.waiting import phase
+from gaudi_launch.core.services.state.registry import phase
 
 if TYPE_CHECKING:
     from gaudi_launch.core.services.state.registry import ServiceRecord

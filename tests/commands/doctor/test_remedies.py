@@ -17,8 +17,8 @@ import pytest
 from gaudi_launch.commands.doctor import remedies
 from gaudi_launch.commands.doctor.remedies import Change, RemedyOutcome
 from gaudi_launch.core.base.errors import LaunchError
-from gaudi_launch.core.doctor import quick
 from gaudi_launch.core.doctor.journal import journal_path
+from gaudi_launch.core.doctor.runner import quick
 from gaudi_launch.core.host import simulated
 from gaudi_launch.core.host.host_config import read_live
 from gaudi_launch.core.host.read import read_host

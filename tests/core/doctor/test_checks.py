@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from gaudi_launch.core.base.errors import LaunchError
 from gaudi_launch.core.base.messages import Message, message
-from gaudi_launch.core.doctor import quick, runner
+from gaudi_launch.core.doctor import runner
 from gaudi_launch.core.doctor.findings import Check, DoctorFacts, Verdict, Wants
 from gaudi_launch.core.doctor.releases import releases
-from gaudi_launch.core.doctor.runner import CHECKS, judge
+from gaudi_launch.core.doctor.runner import CHECKS, judge, quick
 from gaudi_launch.core.host import host_config, simulated
 from gaudi_launch.core.host.files import Imagined
 from gaudi_launch.core.host.read import assemble

@@ -272,3 +272,14 @@ def _stamp(path: Path) -> _Stamp | None:
         _log.debug("the state is not read: %s", error)
         return None
     return status.st_mtime_ns, status.st_ino, status.st_size
+
+
+def phase(service: ServiceRecord) -> str:
+    """Return the phase of a service as text, with its progress."""
+    if service.phase == "ready":
+        return text("services.phase_ready")
+    words = text(f"serve.phase_{service.phase}")
+    done, total = service.state.get("done"), service.state.get("total")
+    if service.alive and total:
+        return f"{words} {done}/{total}"
+    return words
