@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
 import json
+import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,7 +12,12 @@ from typing import Any
 import pytest
 
 from gaudi_launch.cli.main import run
+from gaudi_launch.core.launch import serve as launch_serve
+from gaudi_launch.core.services import run_record as services_run_record
 from gaudi_launch.core.services.run_record import RunRecord
+from gaudi_launch.core.services.state import store as state_store
+from gaudi_launch.extensions.cluster import case as cluster_case
+from gaudi_launch.extensions.cluster import view as cluster_view
 from tests.support.cli import output
 
 pytestmark = pytest.mark.usefixtures("plain_english")
@@ -19,9 +25,11 @@ pytestmark = pytest.mark.usefixtures("plain_english")
 
 @pytest.fixture
 def replaced(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Replace a function of the program, by its module and name, by a result."""
+    """Replace a function of the program, by a result."""
 
-    def replace_it(place: str, result: Any) -> list[tuple[tuple[Any, ...], dict[str, Any]]]:
+    def replace_it(
+        place: Callable[..., Any], result: Any
+    ) -> list[tuple[tuple[Any, ...], dict[str, Any]]]:
         calls: list[tuple[tuple[Any, ...], dict[str, Any]]] = []
 
         def called(*arguments: Any, **named: Any) -> Any:
@@ -30,8 +38,7 @@ def replaced(monkeypatch: pytest.MonkeyPatch) -> Any:
                 raise result
             return result
 
-        module, name = place.split(":")
-        monkeypatch.setattr(importlib.import_module(f"gaudi_launch.{module}"), name, called)
+        monkeypatch.setattr(sys.modules[place.__module__], place.__name__, called)
         return calls
 
     return replace_it
@@ -48,10 +55,10 @@ def started(tmp_path: Path, kind: str | None) -> SimpleNamespace:
 def test_a_serve_that_was_stopped_ends_with_130_and_the_run_of_simulated_cards(
     replaced: Any, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    replaced("core.launch.serve:start", started(tmp_path, "stopped"))
-    replaced("core.services.state.store:read", {"engine_began": 5.0})
+    replaced(launch_serve.start, started(tmp_path, "stopped"))
+    replaced(state_store.read, {"engine_began": 5.0})
     record = RunRecord(10, 0, 1.0, 0.0, None, 4, 1.0, real_time=True)
-    reads = replaced("core.services.run_record:read_run_record", record)
+    reads = replaced(services_run_record.read_run_record, record)
     code, out, err = output(capsys, "serve", "/m")
     assert (code, out, reads) == (130, "", [((tmp_path, 5.0), {})])
     assert len(err.splitlines()) == 2
@@ -96,8 +103,8 @@ def test_a_part_of_a_cluster_that_does_not_end_is_exit_code_1(
     trouble: str | None, code: int, replaced: Any
 ) -> None:
     cluster = SimpleNamespace(members=(), name="site")
-    replaced("extensions.cluster.case:to_end", cluster)
-    downs = replaced("extensions.cluster.case:down", [SimpleNamespace(trouble=trouble)])
-    replaced("extensions.cluster.view:show_down", None)
+    replaced(cluster_case.to_end, cluster)
+    downs = replaced(cluster_case.down, [SimpleNamespace(trouble=trouble)])
+    replaced(cluster_view.show_down, None)
     assert run(["cluster", "down"]) == code
     assert downs == [((cluster,), {})]

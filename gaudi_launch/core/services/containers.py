@@ -18,6 +18,7 @@ from pathlib import Path
 from gaudi_launch.core.base import interrupt
 from gaudi_launch.core.base.debug_log import best_effort
 from gaudi_launch.core.base.errors import ExitCode, LaunchError, file_error
+from gaudi_launch.core.base.messages import text
 from gaudi_launch.core.base.reader import parse_json
 from gaudi_launch.core.engines.docker_command import (
     PODMAN,
@@ -269,8 +270,6 @@ def _outside(container: Container, inside: str) -> Path | None:
 
 
 def _fetch(image: str, program: str, say: Say) -> None:
-    from gaudi_launch.core.base.messages import text
-
     say(text("docker.fetching", image=image))
     # its progress goes to stderr, where ours is
     done = interrupt.run(

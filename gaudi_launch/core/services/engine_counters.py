@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from gaudi_launch.core.base.metrics_page import samples
+from gaudi_launch.core.services.probe import ask
 
 _NAMES: Mapping[str, tuple[str, ...]] = {
     "running": ("vllm:num_requests_running", "tgi_batch_current_size"),
@@ -106,9 +107,6 @@ def counters_of(url: str, timeout: float = 2.0) -> EngineCounters | None:
 
     Return None when it does not answer in time.
     """
-    # a tenth of what `top` imports, and its first screen waits for no engine
-    from gaudi_launch.core.services.probe import ask
-
     answer = ask(f"{url}/metrics", timeout)
     if answer.status != 200:
         return None

@@ -13,6 +13,7 @@ from pathlib import Path
 from gaudi_launch.core.planning.engine_args import positional_model, split_argv
 from gaudi_launch.core.planning.option_table import UPSTREAM, option_table
 from gaudi_launch.core.planning.secret_args import CONFIG, is_secret_file
+from gaudi_launch.core.services.state.orphans import is_of, service_of
 
 _log = logging.getLogger(__name__)
 
@@ -55,8 +56,6 @@ def other_service_at(host: str, port: int, folder: Path) -> str | None:
     Return None when none is known to. ``folder`` is that of the calling service. Sockets of other
     users, of containers and of other hosts are not visible.
     """
-    from gaudi_launch.core.services.state.orphans import is_of, service_of
-
     others = []
     for pid in _listeners((host, *_EVERYWHERE), port):
         service = service_of(pid)
@@ -77,8 +76,6 @@ def stranger_at(host: str, port: int, folder: Path) -> str:
     inet_csk_listen_start). Processes of other users are not visible.
     """
     import psutil
-
-    from gaudi_launch.core.services.state.orphans import is_of, service_of
 
     if not _accepts(host, port):
         return ""

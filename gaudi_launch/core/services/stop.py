@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 from gaudi_launch.core.base.debug_log import best_effort
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.json_values import mapping
+from gaudi_launch.core.host.machine import load
 from gaudi_launch.core.services.containers import remover
 from gaudi_launch.core.services.metrics import requests_of
 from gaudi_launch.core.services.process.sockets import remove_dead
@@ -82,8 +83,6 @@ def still_busy(modules: Sequence[int]) -> list[int]:
     """
     if not modules:
         return []
-    from gaudi_launch.core.host.machine import load
-
     busy: list[int] = []
     for pause in _LET_GO_SECONDS:
         time.sleep(pause)

@@ -214,7 +214,7 @@ _EXCEPTIONS = {
     "core/engines/version_facts.py ast.literal_eval": "shipped with the program",
     "core/hosts/agent.py builtins.exec sys.modules": "the program that its launcher sends",
     "__init__.py importlib.import_module": "tables of names",
-    "cli/main.py importlib.import_module": "tables of names",
+    "cli/table.py importlib.import_module": "tables of names",
     "core/engines/registry.py importlib.import_module": "tables of names",
     "core/engines/runtime/ask_options.py importlib.import_module": "the engine's parser",
 }

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.core.engines.registry import api_of
 from gaudi_launch.core.planning.exported import SECRETS, engine_variables, local_variables
 from gaudi_launch.core.planning.plan import Api, Command, Plan
 from gaudi_launch.core.planning.request import Request
@@ -162,8 +163,6 @@ def _api(document: Mapping[str, Any]) -> Api:
         return "generate"
     if document.get("api") == "openai":
         return "openai"
-    from gaudi_launch.core.engines.registry import api_of
-
     return api_of(str(document["engine"]))
 
 
