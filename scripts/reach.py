@@ -1,17 +1,20 @@
 """Count the code that each command reaches.
 
-    python scripts/reach.py [COMMAND ...]     code lines and modules, static and loaded
+    python scripts/reach.py [COMMAND ...]     code lines that each command's imports reach
+    python scripts/reach.py --loaded          code lines that a run on a simulated machine loads
     python scripts/reach.py --path A B        the shortest chain of imports from A to B
 
-Static: every module that the command's module imports, in functions too, and what those import.
-Modules that are loaded by name are apart (engines, commands of the table).
+Imports in functions count, and what those import; what is loaded by name does not (engines, and
+the commands and lists of cli/table.py).
 """
 
 from __future__ import annotations
 
 import argparse
 import ast
-from collections.abc import Iterable, Mapping
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -20,6 +23,11 @@ from size import TOP, size_of
 from gaudi_launch.cli.table import COMMANDS
 
 PACKAGE = "gaudi_launch"
+RUNS = (
+    "ps",
+    "doctor --machine simulated:hls2",
+    "plan Qwen/Qwen3-8B -n 1 --machine simulated:hls2",
+)
 
 
 @cache
@@ -70,11 +78,22 @@ def of_command(name: str) -> int:
     return sum(lines(each) for each in reached([f"{PACKAGE}.cli.main", module]))
 
 
+def loaded(words: Sequence[str]) -> int:
+    """Return the code lines of our modules that a run of the program has imported."""
+    program = "import sys; from gaudi_launch.cli.main import run; run(sys.argv[1:]);"
+    program += "print(*(m for m in sys.modules if m.startswith('gaudi_launch')), file=sys.stderr)"
+    done = subprocess.run(
+        [sys.executable, "-c", program, *words], capture_output=True, text=True, check=True
+    )
+    return sum(lines(name) for name in done.stderr.splitlines()[-1].split())
+
+
 def main() -> None:
     """Print a line for each command, or a chain of imports."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("commands", nargs="*")
     parser.add_argument("--path", nargs=2, metavar=("FROM", "TO"))
+    parser.add_argument("--loaded", action="store_true")
     given = parser.parse_args()
     if given.path:
         begin, end = (f"{PACKAGE}.{each}" for each in given.path)
@@ -82,6 +101,10 @@ def main() -> None:
         while end:
             print(end.removeprefix(f"{PACKAGE}."))
             end = found.get(end, "")
+        return
+    if given.loaded:
+        for line in RUNS:
+            print(f"{line.split()[0]:<12}{loaded(line.split()):>8,}")
         return
     for name in given.commands or COMMANDS:
         print(f"{name:<12}{of_command(name):>8,}")

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 def until_ready(name: str, seconds: float | None = None) -> ServiceRecord:
     """Show the launch of a service until it answers; return the service.
 
-    Raises LaunchError as `app.waiting` does.
+    Raises LaunchError as `core.launch.waiting` does.
     """
     from gaudi_launch.cli.progress import LaunchBar
     from gaudi_launch.core.launch import waiting

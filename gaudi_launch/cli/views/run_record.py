@@ -11,7 +11,7 @@ from gaudi_launch.core.base.messages import text
 def run_line(run: Mapping[str, Any]) -> str:
     """Return a sentence on the speed of a run, with its numbers.
 
-    ``run`` is the object of `services.run_record.RunRecord`.
+    ``run`` is the object of `core.services.run_record.RunRecord`.
     """
     behind, busy = run["behind_seconds"], run["busy_seconds"]
     host = text("simulated.host_unknown")

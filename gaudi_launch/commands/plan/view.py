@@ -2,7 +2,7 @@
 
 It shows verdict, cards, memory, time, warnings and the next command.
 
-The complete plan is `cli.views.plan_all`.
+The complete plan is `commands.plan.all_view`.
 """
 
 from __future__ import annotations

@@ -2,10 +2,10 @@
 
 It uses requests.
 
-A loopback address gets no proxy. Two others exist for a reason: `bench.client` (asyncio and h11)
-records when each chunk arrives, and `services.probe` is the standard library alone, because its
-text runs on hosts without this package. requests is imported when a request is made: it takes 0.1
-s.
+A loopback address gets no proxy. Two others exist for a reason: `extensions.bench.client` (asyncio
+and h11) records when each chunk arrives, and `core.services.probe` is the standard library alone,
+because its text runs on hosts without this package. requests is imported when a request is made: it
+takes 0.1 s.
 """
 
 from __future__ import annotations

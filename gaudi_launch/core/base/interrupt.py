@@ -73,8 +73,8 @@ def deferred(*others: signal.Signals) -> Iterator[None]:
     """Let Ctrl-C only set the event; `check` and the end of the block raise it.
 
     ``others`` do the same as Ctrl-C meanwhile, where they are not ignored (nohup). Off the main
-    thread, and where Ctrl-C is ignored or handled otherwise (`services.process.signals`), nothing
-    changes.
+    thread, and where Ctrl-C is ignored or handled otherwise (`core.services.process.signals`),
+    nothing changes.
     """
     if threading.current_thread() is threading.main_thread():
         former = _replaceable(others)
@@ -210,8 +210,8 @@ def run(
 ) -> subprocess.CompletedProcess[str]:
     """Run a command to its end and return its output, as subprocess.run does.
 
-    Ctrl-C ends all that it started, and so does the end of this process (`guard`). Raises OSError,
-    and subprocess.TimeoutExpired after ``seconds``: nothing of it lives then either.
+    Ctrl-C ends all that it started, and so does the end of this process (`core.base.guard`). Raises
+    OSError, and subprocess.TimeoutExpired after ``seconds``: nothing of it lives then either.
     """
     with deferred(), _input(streams.text_in) as given:
         seen = ChildLog(_log, argv)

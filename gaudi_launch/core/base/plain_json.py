@@ -7,9 +7,9 @@ from typing import Any
 def plain_json(text: str | bytes) -> Any:
     """Return the document of a JSON text.
 
-    Raises ValueError for what `reader.parse_json` refuses.
-    Files that run without the package have this one inserted (`reader.standalone`), those of Ray a
-    copy (tests/core/base/test_reader.py compares them).
+    Raises ValueError for what `core.base.reader.parse_json` refuses. Files that run without the
+    package have this one inserted (`core.base.reader.standalone`), those of Ray a copy
+    (tests/core/base/test_reader.py compares them).
     """
 
     def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

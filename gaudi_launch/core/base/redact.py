@@ -4,8 +4,9 @@ Pure but for its list of terms, and linear in the length of the text. A secret i
 (``api_key``, ``--x-password``, ``Cookie``), by its form (``hf_...``, a JWT, a PEM block) or by its
 place (the password of a URL). After the name of a secret, its line keeps only terms of a list
 (`kept_words.txt`: terms of settings, JSON keys and recorded logs), so that quotes, nesting and
-separators need no pattern. A bundle keeps known terms only, wherever they are (`doctor.bundle`).
-Forms of tokens: the documentation of each service; where none is published, assumed.
+separators need no pattern. A bundle keeps known terms only, wherever they are
+(`commands.doctor.bundle`). Forms of tokens: the documentation of each service; where none is
+published, assumed.
 """
 
 from __future__ import annotations

@@ -211,7 +211,7 @@ class EngineFacts:
 
 @dataclass(frozen=True)
 class Weights:
-    """The facts of a model folder, by `doctor.weights.read_weights`.
+    """The facts of a model folder, by `core.doctor.weights.read_weights`.
 
     Sizes in bytes; file names relative to it.
     """

@@ -147,7 +147,7 @@ class Version:
     # what is allocated for each kind of layer, and the kinds of layers that each class makes
     cache: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     layers: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    # the rules of its bucket code (`buckets.ladder_rules`); empty for other engines
+    # the rules of its bucket code (`core.buckets.ladder_rules`); empty for other engines
     buckets: Mapping[str, Any] = field(default_factory=dict)
     # models with states have prefix caching without an option
     hybrid_prefixes: bool = False
@@ -157,7 +157,7 @@ class Version:
     executed: bool = False
     # the file of an installed engine that ``classes`` were read from
     read_from: str = ""
-    # the digest of the files that the facts are of (`engines.facts.reading.digest_of`)
+    # the digest of the files that the facts are of (`core.engines.facts.reading.digest_of`)
     files: str = ""
     # the document of an installation; "": the shipped one of this release
     file: str = ""
@@ -225,7 +225,7 @@ def installed_versions() -> dict[tuple[str, str], Version]:
 def version_row(
     row: Mapping[str, Any], classes: Iterable[str], layers: Mapping[str, tuple[str, ...]]
 ) -> Version:
-    """Return the version of a row of the index (`engines.facts.reading.row_of`)."""
+    """Return the version of a row of the index (`core.engines.facts.reading.row_of`)."""
     stated = row["transformers"]
     # the plugin's own requirement is installed last and wins
     spec = stated.get("requirements.txt") or next(iter(stated.values()), "")
@@ -264,8 +264,8 @@ def version_row(
 def version_of(engine: str, version: str) -> Version | None:
     """Return the data of exactly this version; None where there is none.
 
-    It is that of an installed release, or the shipped one. ``engine`` and ``version`` are those of
-    an `EngineIdentity`: ``vllm-fork`` at ``deepseek_r1`` is that branch.
+    It is that of an installed release, or the shipped one. ``engine`` and ``core.base.version`` are
+    those of an `EngineIdentity`: ``vllm-fork`` at ``deepseek_r1`` is that branch.
     """
     if version == _DEEPSEEK:
         engine = _DEEPSEEK

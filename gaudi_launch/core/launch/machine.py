@@ -8,7 +8,7 @@ from gaudi_launch.core.host.hardware import Host
 
 
 def load(machine: str | None = None) -> Host:
-    """Return the result of `host.machine.load`, which may take seconds.
+    """Return the result of `core.host.machine.load`, which may take seconds.
 
     hl-smi is slow on a loaded server. Raises LaunchError.
     """

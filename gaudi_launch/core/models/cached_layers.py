@@ -1,6 +1,6 @@
 """Count a model's layers by the cache that they need, from config.json. Pure.
 
-What an engine allocates for each kind is the engine's answer (`engines.layer_caches`).
+What an engine allocates for each kind is the engine's answer (`core.engines.layer_caches`).
 """
 
 from __future__ import annotations

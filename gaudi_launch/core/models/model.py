@@ -17,16 +17,15 @@ class Model:
     ``config.json`` (a folder, also one of a hub's local cache), ``profile`` (one that lists this
     model), ``hub``, or ``name`` where only the name is known; ``unread`` is then the hub's reason.
     ``draft``: the draft model that the options name, as its folder states it. ``parameters`` counts
-    weights; ``weight_bytes`` is their size on disk. ``mla_rank`` is
-    kv_lora_rank + qk_rope_head_dim for MLA models. ``intermediate_size`` is the MLP's width that
-    one token passes: in MoE models all experts of a token together. ``unloaded_bytes`` of
-    ``weight_bytes`` belong to layers behind the last one (they guess further tokens), which engines
-    skip. ``files_missing`` names shards that the index lists and the folder lacks, and a
-    tokenizer. ``converted``: ``fp8 convert`` brought the folder's fp8 weights into Gaudi2's range.
-    ``stages``: this is the largest of this number of pipeline stages of a model (`models.stages`).
-    ``vocab_rows``: the tokens that the weights' embedding has. ``tokens_missing``: the tokens of
-    parsers that the tokenizer lacks. ``state_sizes``: config.json's sizes of layers with a state,
-    from a profile.
+    weights; ``weight_bytes`` is their size on disk. ``mla_rank`` is kv_lora_rank + qk_rope_head_dim
+    for MLA models. ``intermediate_size`` is the MLP's width that one token passes: in MoE models
+    all experts of a token together. ``unloaded_bytes`` of ``weight_bytes`` belong to layers behind
+    the last one (they guess further tokens), which engines skip. ``files_missing`` names shards
+    that the index lists and the folder lacks, and a tokenizer. ``converted``: ``fp8 convert``
+    brought the folder's fp8 weights into Gaudi2's range. ``stages``: this is the largest of this
+    number of pipeline stages of a model (`core.models.stages`). ``vocab_rows``: the tokens that the
+    weights' embedding has. ``tokens_missing``: the tokens of parsers that the tokenizer lacks.
+    ``state_sizes``: config.json's sizes of layers with a state, from a profile.
     """
 
     path: str

@@ -1,6 +1,6 @@
 """Choose the number of cards of a request that names none.
 
-The goal is ``balanced`` (`performance.balance`), on the cards that are free. Pure.
+The goal is ``balanced`` (`core.predict.balance`), on the cards that are free. Pure.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The base class of engines: every question of the program, with its default.
 
-planning knows this class, never an engine. `engines.registry` registers engines.
+planning knows this class, never an engine. `core.engines.registry` registers engines.
 """
 
 from __future__ import annotations
@@ -74,8 +74,8 @@ class Proposal:
 class BucketQuestion:
     """The inputs of an engine's bucket grid.
 
-    `buckets.engine_buckets` and `engines.introspect` take them. ``package``: the Python package of
-    the installed engine that makes its buckets.
+    `core.buckets.engine_buckets` and `core.engines.introspect` take them. ``package``: the Python
+    package of the installed engine that makes its buckets.
     """
 
     family: str
@@ -217,7 +217,7 @@ class Engine(ABC):
         """Return the arguments that keep the KV cache in fp8 by the weights' own scales.
 
         Empty where this engine or these weights lack it. Calibrated weights are another matter:
-        their file decides (`planning.precision.fp8_cache`).
+        their file decides (`core.planning.precision.fp8_cache`).
         """
         return ()
 
@@ -394,7 +394,7 @@ class Engine(ABC):
 
     @property
     def bucket_family(self) -> str | None:
-        """Return the family of bucket algorithms (`buckets.families.FAMILIES`).
+        """Return the family of bucket algorithms (`core.buckets.families.FAMILIES`).
 
         Return "" for an engine that builds its list itself and reads none; None for one without a
         warm-up.
@@ -423,8 +423,8 @@ class Engine(ABC):
     def chooses_prompts(self, context: Context) -> bool:
         """Return True if a plan chooses the prompts of one step.
 
-        `buckets.prompts_per_step` does it. False where the user gave them, or where the engine runs
-        one at a time in any case.
+        `core.buckets.prompts_per_step` does it. False where the user gave them, or where the engine
+        runs one at a time in any case.
         """
         return False
 

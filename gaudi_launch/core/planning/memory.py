@@ -82,7 +82,7 @@ def memory_for(
 ) -> MemoryPlan:
     """Return the memory of each card; none where an option's part is not known.
 
-    Sources: `models.sizing`.
+    Sources: `core.models.sizing`.
     """
     cards, product = card_set.count, card_set.product
     settings, args, fp8 = chosen.settings, chosen.args, chosen.fp8

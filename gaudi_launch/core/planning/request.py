@@ -75,7 +75,7 @@ class Request:
     file_words: tuple[str, ...] = ()
     unread_file: str = ""  # the --config FILE whose options are not known here
     secret_options: str = ""  # text of the file that serve writes for secrets of ``extra``
-    # our options whose value an argument in ``extra`` replaced (`planning.passthrough`)
+    # our options whose value an argument in ``extra`` replaced (`core.planning.passthrough`)
     overruled: tuple[str, ...] = ()
     options: OptionTable = GENERIC  # the engine's table, by which ``extra`` is read
     # exported variables that change memory and buckets of the release in a way without rules here

@@ -1,7 +1,7 @@
 """The reads and operations of a model's step, before it is divided over cards.
 
 Pure. Counts follow the models' public config.json files; where config.json leaves a width to the
-model's class, its usual multiple is assumed (`models.parameter_count.default_inner`).
+model's class, its usual multiple is assumed (`core.models.parameter_count.default_inner`).
 """
 
 from __future__ import annotations

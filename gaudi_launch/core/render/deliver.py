@@ -36,8 +36,8 @@ class RenderedFiles:
 def deliver(rendered: Rendered, target: str, to: Destination, *, force: bool) -> RenderedFiles:
     """Write the rendered files if that is requested; the end of every target.
 
-    Raises LaunchError: several files and no folder for them (USAGE), or as `render.files.write`
-    does.
+    Raises LaunchError: several files and no folder for them (USAGE), or as
+    `core.render.deliver.write` does.
     """
     written: list[Path] = []
     if to.output is not None:

@@ -85,9 +85,9 @@ def container_of(
 
     ``environment`` are the user's exported variables: those for the engine go in, and of the names
     in `SECRETS` the exported ones are passed by name. ``image`` overrides the engine's
-    (`engines.releases`). ``own_network``: the engine listens on every address of the container's
-    network and its port is published; else it shares the host's network, as the vendor's docs show
-    it.
+    (`core.engines.releases`). ``own_network``: the engine listens on every address of the
+    container's network and its port is published; else it shares the host's network, as the
+    vendor's docs show it.
 
     Raises LaunchError: no image is known or possible, or an invalid image name, or a secret among
     the engine's arguments (USAGE); cards whose index is unknown (MACHINE).

@@ -4,9 +4,9 @@
 that generates nothing gets a request of its task. Proxies are bypassed: they would intercept
 127.0.0.1.
 
-The standard library alone: `cluster.readiness` sends this text to hosts without this package, and
-`ps`, `status` and the supervisor call it often, so they do not import requests (`http_client`
-does).
+The standard library alone: `extensions.cluster.readiness` sends this text to hosts without this
+package, and `ps`, `status` and the supervisor call it often, so they do not import requests
+(`core.base.http_client` does).
 """
 
 from __future__ import annotations

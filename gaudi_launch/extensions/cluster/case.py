@@ -254,7 +254,8 @@ def up(
 ) -> None:
     """Start the cluster, wait until it answers and leave it running.
 
-    ``ready_seconds`` None: no timeout. Raises LaunchError as `cluster.lifecycle.up` does.
+    ``ready_seconds`` None: no timeout. Raises LaunchError as `extensions.cluster.lifecycle.up`
+    does.
     """
     from gaudi_launch.core.hosts.steps import SECRETS
     from gaudi_launch.core.launch.options import to_request

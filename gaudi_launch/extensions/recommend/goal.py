@@ -77,7 +77,7 @@ class Served:
 def objective(goal: Goal, served: Served) -> float:
     """Return how well a configuration serves the goal; more is better.
 
-    balanced: output tokens per second and card while no user waits (`performance.balance`, as for
+    balanced: output tokens per second and card while no user waits (`core.predict.balance`, as for
     the number of cards of ``serve``). throughput: output tokens per second of all cards (with a
     given load: the most that they carry within the targets). latency: 1 / E2E latency. context: the
     maximum of input plus output. cost: with a given load 1 / cards, else output tokens per second

@@ -94,7 +94,7 @@ class SimulatedCards:
 def cache_kinds(model: Model, cards: int, kv_bytes: int) -> tuple[CacheKind, ...]:
     """Return the KV cache of each kind of layers, as vllm-gaudi gives it to vLLM.
 
-    A window counts as a full cache (`models.parameter_count.kv_widths` names the source).
+    A window counts as a full cache (`core.models.parameter_count.kv_widths` names the source).
     """
     layers = model.layers or 0
     attending = layers if model.attention_layers is None else model.attention_layers

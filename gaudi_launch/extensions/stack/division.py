@@ -1,6 +1,6 @@
 """Divide the cards of a machine among several services, once.
 
-Each set is chosen as for one service (`planning.placement`): one link group, one NUMA node, a
+Each set is chosen as for one service (`core.planning.placement`): one link group, one NUMA node, a
 documented set, most complete sets left.
 """
 

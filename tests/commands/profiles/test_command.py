@@ -1,4 +1,4 @@
-"""``profiles`` as a user runs it."""
+"""``core.planning.profiles`` as a user runs it."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ def score(buckets: Buckets, shapes: Shapes, cost: StepTime) -> Score:
     """Return the overhead of ``buckets`` on ``shapes``.
 
     A shape outside is charged for the bucket that 1.22 and vllm-gaudi add for it
-    (``buckets.ladders.fallback``), without its compilation.
+    (``core.buckets.ladders.fallback``), without its compilation.
     """
     if len(shapes.continued) or any(bucket[2] for bucket in buckets.prompt):
         prompt_exact, prompt_padded, prompt_out = _prompts(buckets.prompt, shapes, cost)

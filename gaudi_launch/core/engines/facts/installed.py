@@ -59,8 +59,8 @@ class InstalledFacts:
 def read_installed(python: str | None, facts: Mapping[str, str]) -> InstalledFacts | None:
     """Read and use the facts of an installed plugin whose files have no shipped ones.
 
-    ``facts`` are those of `engines.detect`. Return None where the shipped ones are of these files,
-    or where the files are not to be found here.
+    ``facts`` are those of `core.engines.detect`. Return None where the shipped ones are of these
+    files, or where the files are not to be found here.
     """
     version, plugin = facts["plugin"], Path(facts.get("plugin_source", ""))
     upstream = Path(facts["source"]) if "source" in facts else None

@@ -2,10 +2,10 @@
 
 `read` returns the document of a release from a checkout or from the packages of an installation;
 ``scripts/engine_facts.py`` writes ``profiles/engines/support/ENGINE-VERSION.json`` with it, and
-`engines.facts.installed` keeps that of an installed engine without shipped facts. It is read from
-the syntax tree, so that the same files give the same document on any machine; the rules of the
+`core.engines.facts.installed` keeps that of an installed engine without shipped facts. It is read
+from the syntax tree, so that the same files give the same document on any machine; the rules of the
 bucket code and the options that the parser takes are those of the executed code. The forks have
-ended (`engines.support.ended`): their documents are shipped and not made again.
+ended (`core.engines.support.ended`): their documents are shipped and not made again.
 """
 
 from __future__ import annotations

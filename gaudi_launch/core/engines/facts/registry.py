@@ -164,8 +164,8 @@ def installed_lists(facts: Mapping[str, str], platform: str) -> InstalledLists |
 
     Return None where they cannot be read.
 
-    ``facts`` are those of `engines.detect`: ``source`` is the folder of vLLM, ``plugin_source``
-    that of the plugin. ``platform`` is the platform's module below either folder.
+    ``facts`` are those of `core.engines.detect`: ``source`` is the folder of vLLM,
+    ``plugin_source`` that of the plugin. ``platform`` is the platform's module below either folder.
     """
     try:
         source = Path(facts["source"])

@@ -63,8 +63,8 @@ def read_settings(
 ) -> PipSettings:
     """Return the settings of pip as this user runs it.
 
-    Paths of this machine become paths below ``target``. ``mirrors`` replace the configured index,
-    and their folder of wheels replaces all settings.
+    Paths of this machine become paths below ``target``. ``core.base.mirrors`` replace the
+    configured index, and their folder of wheels replaces all settings.
     """
     if mirrors.wheels:
         config = f"[global]\nno-index = true\nfind-links = {target}/wheels\n"

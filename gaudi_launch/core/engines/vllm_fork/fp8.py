@@ -143,8 +143,8 @@ def warn_of_range(context: Context, decisions: Decisions, *, needs_range: bool) 
     """Warn of fp8 weights that must be in Gaudi2's range, of a folder not found here.
 
     A folder or hub ID that is known gets its conversion as a step before the launch
-    (`models.setup_steps`). A folder with the name of a conversion is assumed to be made by that
-    step.
+    (`core.launch.setup_steps`). A folder with the name of a conversion is assumed to be made by
+    that step.
     """
     model = context.model
     if model.path.rstrip("/").endswith(CONVERTED):

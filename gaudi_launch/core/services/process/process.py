@@ -75,7 +75,8 @@ class EngineProcess:
     """A started engine.
 
     ``log`` gets its output; the log outlives this process, so it is read from the file.
-    ``guarded``: when this process is killed, all of it is (`guard`); an engine gets SIGTERM.
+    ``guarded``: when this process is killed, all of it is (`core.base.guard`); an engine gets
+    SIGTERM.
     """
 
     command: Command

@@ -2,8 +2,8 @@
 
 Pure.
 
-kubernetes-sigs/lws@2161f38f (v0.10.0) makes the groups. `cluster.layout` and `cluster.parts` define
-how vLLM spans nodes, and what that changes in a plan.
+kubernetes-sigs/lws@2161f38f (v0.10.0) makes the groups. `core.hosts.layout` and `core.hosts.parts`
+define how vLLM spans nodes, and what that changes in a plan.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ def start(
 ) -> ServiceJob:
     """Start a gateway as a detached service; return its job before it answers.
 
-    `app.waiting.until_ready` waits for it. Raises LaunchError; nothing is started then.
+    `core.launch.waiting.until_ready` waits for it. Raises LaunchError; nothing is started then.
     """
     from gaudi_launch.core.services.preflight import start_detached
     from gaudi_launch.extensions.stack.gateway.gateway_job import gateway_job

@@ -1,8 +1,8 @@
 """The gateway without this program: its image, its files, its command.
 
 The image has Python and HAProxy of the pinned wheel; nothing of it is published, so compose builds
-it. The gateway's files are those of `gateway.haproxy_config`. Keys and TLS files are named by their
-path only: what runs the container brings them there.
+it. The gateway's files are those of `extensions.stack.gateway.haproxy_config`. Keys and TLS files
+are named by their path only: what runs the container brings them there.
 """
 
 from __future__ import annotations
