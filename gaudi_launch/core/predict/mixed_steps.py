@@ -69,6 +69,8 @@ class MixedRun:
         self.most_inside = concurrency or 0
         self.lag = 2 if limits.ahead else 1
         self.most_blocks = limits.physical_blocks
+        self.block = limits.block_size
+        self.width = limits.num_blocks + 1
         self.cut = self.last = 0.0
         self.step = 0
         self.inside = 0
@@ -83,8 +85,6 @@ class MixedRun:
         # blocks of requests that do not decode: prompts, and those whose end is not known yet
         self.other_blocks = 0
         self.blocked = False
-        # prompt tokens of the step that is being planned
-        self.used = 0
         self.opening = [0] * limits.block_size
         self.ending: dict[int, list[Ticket]] = {}
         self.leaving: dict[int, list[Ticket]] = {}
@@ -123,22 +123,21 @@ class MixedRun:
     def _expect(
         self, requests: Sequence[tuple[float, int, int]], rate: float, delay: float
     ) -> None:
-        limits = self.limits
-        capacity = limits.physical_blocks * limits.block_size
+        longest = min(self.limits.max_model_len, self.most_blocks * self.block)
         count = len(requests)
         self.came, self.first, self.done = ([_NAN] * count for _ in range(3))
         self.made = [0] * count
         for number, (time, tokens, output) in enumerate(requests):
-            room = min(limits.max_model_len, capacity) - tokens
-            if tokens > 0 and output > 0 and room > 0:
-                self.made[number] = min(output, room)
-                self.came[number] = time / rate
-                ticket = Ticket(number, tokens, min(output, room), 0, 0)
-                self.arrivals.append((time / rate + delay, ticket))
+            made = min(output, longest - tokens)
+            if tokens > 0 and made > 0:
+                came = time / rate
+                self.made[number] = made
+                self.came[number] = came
+                self.arrivals.append((came + delay, Ticket(number, tokens, made, 0, 0)))
 
     def _begin_cached(self, cached: Sequence[int]) -> None:
         """Count cached tokens of prompts as done; the last token is always computed."""
-        block = self.limits.block_size
+        block = self.block
         for _, ticket in self.arrivals:
             known = min(cached[ticket.number], ticket.tokens - 1)
             ticket.done = known // block * block
@@ -152,29 +151,38 @@ class MixedRun:
 
     def _plan(self) -> None:
         """Plan the next step and run it."""
+        # a step has few of these parts, and there are a million steps in a search
         self.step += 1
-        self._release()
-        self._receive()
-        self._leave()
-        self._join()
+        released = self.leaving.pop(self.step - self.lag, None)
+        if released:
+            self._release(released)
+        if self.arrivals:
+            self._receive()
+        ended = self.ending.pop(self.step - 1, None)
+        if ended:
+            self._leave(ended)
+        if self.joining:
+            self._join()
         before = len(self.waiting)
         self._open_blocks()
-        forwards = self._continue()
+        forwards: list[tuple[int, int]] = []
+        if self.partial is not None:
+            self._continue(self.partial, forwards)
         if len(self.waiting) > before:
             # a step that preempts admits no request
             self.blocked = False
-        else:
-            forwards += self._admit()
+        elif self.waiting and not self.blocked and self.partial is None:
+            self._admit(forwards)
         self._run(forwards)
 
-    def _release(self) -> None:
+    def _release(self, released: list[Ticket]) -> None:
         """Release the places and blocks of requests that ended in a completed step."""
-        for ticket in self.leaving.pop(self.step - self.lag, ()):
+        for ticket in released:
             del self.running[ticket.number]
-            self.other_blocks -= self._blocks(ticket.tokens + ticket.output - 1)
+            self.other_blocks -= -(-(ticket.tokens + ticket.output - 1) // self.block)
             self.done[ticket.number] = self.cut
-            self.inside -= 1
-            self.blocked = False
+        self.inside -= len(released)
+        self.blocked = False
 
     def _receive(self) -> None:
         arrivals = self.arrivals
@@ -189,11 +197,11 @@ class MixedRun:
             self.waiting.append(arrivals.popleft()[1])
             self.inside += 1
 
-    def _leave(self) -> None:
+    def _leave(self, ended: list[Ticket]) -> None:
         """Remove sequences that made their last token in the step before."""
-        for ticket in self.ending.pop(self.step - 1, ()):
-            held = self._blocks(ticket.tokens + ticket.output - 1)
+        for ticket in ended:
             if ticket.output > 1:
+                held = -(-(ticket.tokens + ticket.output - 1) // self.block)
                 self.decoding -= 1
                 self.decode_blocks -= held
                 self.opening[self._residue(ticket)] -= 1
@@ -202,11 +210,12 @@ class MixedRun:
     def _join(self) -> None:
         """Add sequences that finished their prompt in the step before to decode."""
         for ticket in self.joining:
-            held = self._blocks(ticket.tokens)
-            self.other_blocks -= held
-            self.decode_blocks += held
-            self.decoding += 1
-            self.opening[self._residue(ticket)] += 1
+            if ticket.output > 1:
+                held = -(-ticket.tokens // self.block)
+                self.other_blocks -= held
+                self.decode_blocks += held
+                self.decoding += 1
+                self.opening[self._residue(ticket)] += 1
         self.joining = []
 
     def _open_blocks(self) -> None:
@@ -214,7 +223,7 @@ class MixedRun:
 
         The youngest make room for it.
         """
-        residue, most = self.step % self.limits.block_size, self.most_blocks
+        residue, most = self.step % self.block, self.most_blocks
         while self.decode_blocks + self.opening[residue] + self.other_blocks > most:
             if not self._preempt():
                 break
@@ -252,84 +261,71 @@ class MixedRun:
             Ticket(ticket.number, ticket.tokens + made, ticket.output - made, 0, 0)
         )
 
-    def _continue(self) -> list[tuple[int, int]]:
-        """Return the next part of a prompt that was begun: its (tokens, context)."""
-        ticket = self.partial
-        if ticket is None:
-            return []
+    def _continue(self, ticket: Ticket, forwards: list[tuple[int, int]]) -> None:
+        """Add the next part of a prompt that was begun: its (tokens, context)."""
         budget = self.limits.max_num_batched_tokens - self.decoding
         tokens = min(ticket.tokens - ticket.done, budget)
         if tokens <= 0:
-            return []
+            return
         more = self._blocks(ticket.done + tokens) - self._blocks(ticket.done)
         if more > self._free():
             self._restart(ticket)
-            return []
-        return [self._advance(ticket, tokens)]
+            return
+        self.other_blocks += more
+        forwards.append((tokens, ticket.done))
+        self._advance(ticket, tokens)
 
-    def _admit(self) -> list[tuple[int, int]]:
-        """Return prompts that begin in this step, (tokens, context) each."""
-        forwards: list[tuple[int, int]] = []
-        if self.blocked or self.partial is not None:
-            return forwards
-        budget = self.limits.max_num_batched_tokens - self.decoding - self.used
-        while self.waiting and budget > 0:
-            ticket = self.waiting[0]
-            if (
-                len(self.running) >= self.limits.max_num_seqs
-                or self._blocks(ticket.tokens) > self._free()
-            ):
+    def _admit(self, forwards: list[tuple[int, int]]) -> None:
+        """Add prompts that begin in this step, (tokens, context) each."""
+        waiting, running, most = self.waiting, self.running, self.limits.max_num_seqs
+        used = sum(tokens for tokens, _ in forwards)
+        budget = self.limits.max_num_batched_tokens - self.decoding - used
+        while waiting and budget > 0:
+            ticket = waiting[0]
+            if len(running) >= most or -(-ticket.tokens // self.block) > self._free():
                 self.blocked = True
                 break
-            self.waiting.popleft()
-            self.running[ticket.number] = ticket
-            self.other_blocks += self._blocks(ticket.done)
+            waiting.popleft()
+            running[ticket.number] = ticket
             tokens = min(ticket.tokens - ticket.done, budget)
             budget -= tokens
-            forwards.append(self._advance(ticket, tokens))
-        return forwards
+            forwards.append((tokens, ticket.done))
+            self._advance(ticket, tokens)
+            self.other_blocks += -(-ticket.done // self.block)
 
-    def _advance(self, ticket: Ticket, tokens: int) -> tuple[int, int]:
-        """Prefill ``tokens`` more of a prompt; return them and those before."""
-        before = ticket.done
+    def _advance(self, ticket: Ticket, tokens: int) -> None:
+        """Prefill ``tokens`` more of a prompt."""
         ticket.done += tokens
-        self.other_blocks += self._blocks(ticket.done) - self._blocks(before)
-        self.used += tokens
         if ticket.done < ticket.tokens:
             self.partial = ticket
-            return tokens, before
+            return
         self.partial = None
         ticket.first_step = self.step
         last = ticket.last_step
         if last not in self.leaving:
             heappush(self.last_steps, last)
-        self.ending.setdefault(last, []).append(ticket)
         self.leaving.setdefault(last, []).append(ticket)
-        if ticket.output > 1:
-            self.joining.append(ticket)
-        return tokens, before
+        self.ending.setdefault(last, []).append(ticket)
+        self.joining.append(ticket)
 
     def _run(self, forwards: list[tuple[int, int]]) -> None:
         """Let the step take its time."""
         milliseconds = 0.0
-        for batch, tokens, context in self._merged(forwards):
-            milliseconds += self.cost.chunk(batch, tokens, context)
-            self.prompts.append((batch, tokens, context))
+        if forwards:
+            merged = self._merged(forwards)
+            for batch, tokens, context in merged:
+                milliseconds += self.cost.chunk(batch, tokens, context)
+            self.prompts += merged
         if self.decoding:
             milliseconds += self.cost.decode(self.decoding, self.decode_blocks)
-            self.decodes.append(self.decoding * (self.limits.num_blocks + 1) + self.decode_blocks)
+            self.decodes.append(self.decoding * self.width + self.decode_blocks)
         before = self.last
         self.last += milliseconds / 1000
         self.cut = before if self.limits.ahead else self.last
-        self.used = 0
         for ticket in self.joining:
-            self._spoke(ticket)
-        for ticket in self.ending.get(self.step, ()):
-            self._spoke(ticket)
-
-    def _spoke(self, ticket: Ticket) -> None:
-        if self.first[ticket.number] != self.first[ticket.number]:
-            self.first[ticket.number] = self.last
+            # one that was interrupted made its first token before
+            if self.first[ticket.number] != self.first[ticket.number]:
+                self.first[ticket.number] = self.last
 
     def _merged(self, forwards: list[tuple[int, int]]) -> list[tuple[int, int, int]]:
         """Return forwards of (prompts, longest, context).
@@ -337,7 +333,7 @@ class MixedRun:
         Prompts without context share one within the budget.
         """
         limits = self.limits
-        block, budget = limits.block_size, limits.max_num_batched_tokens
+        block, budget = self.block, limits.max_num_batched_tokens
         found: list[tuple[int, int, int]] = []
         for tokens, context in forwards:
             if found and limits.max_num_prefill_seqs > 1:
@@ -380,10 +376,10 @@ class MixedRun:
 
         A step that begins at ``until`` or later, or that finds the cache full, is not run.
         """
-        opening, size = self.opening, self.limits.block_size
+        opening, size = self.opening, self.block
         fixed = float(self.cost.decode(self.decoding, 0)) / 1000
         each = self.cost.decode_block / 1000
-        key = self.decoding * (self.limits.num_blocks + 1)
+        key = self.decoding * self.width
         room = self.most_blocks - self.other_blocks
         step, blocks, cut, last = self.step, self.decode_blocks, self.cut, self.last
         ahead = self.limits.ahead
@@ -409,7 +405,7 @@ class MixedRun:
 
         fixed = float(self.cost.decode(self.decoding, 0)) / 1000
         each = self.cost.decode_block / 1000
-        numbers = np.arange(self.step + 1, self.step + 1 + steps) % self.limits.block_size
+        numbers = np.arange(self.step + 1, self.step + 1 + steps) % self.block
         blocks = self.decode_blocks + np.asarray(self.opening)[numbers].cumsum()
         clock = np.concatenate(([self.last], fixed + each * blocks)).cumsum()
         # the clock when each step is planned
@@ -419,7 +415,7 @@ class MixedRun:
         done = int(stops[0]) if len(stops) else steps
         if not done:
             return
-        self.many_decodes.append(self.decoding * (self.limits.num_blocks + 1) + blocks[:done])
+        self.many_decodes.append(self.decoding * self.width + blocks[:done])
         self.step += done
         self.decode_blocks = int(blocks[done - 1])
         self.cut = float(clock[done - 1] if self.limits.ahead else clock[done])
@@ -431,17 +427,14 @@ class MixedRun:
             return _NEVER
         if self.closed and self.inside < self.most_inside:
             return -_NEVER
-        return self._arrival()
-
-    def _arrival(self) -> float:
         return _NEVER if self.closed else self.arrivals[0][0]
 
     def _free(self) -> int:
         return self.most_blocks - self.decode_blocks - self.other_blocks
 
     def _blocks(self, tokens: int) -> int:
-        return -(-tokens // self.limits.block_size)
+        return -(-tokens // self.block)
 
     def _residue(self, ticket: Ticket) -> int:
         """Return the steps, modulo a block, at which a sequence needs a new block."""
-        return (1 + ticket.first_step - ticket.tokens) % self.limits.block_size
+        return (1 + ticket.first_step - ticket.tokens) % self.block

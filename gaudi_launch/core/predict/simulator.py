@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from gaudi_launch.core.predict.limits import EngineLimits
@@ -142,10 +143,12 @@ def simulate_times(
     ``delay``: seconds that the API server and the client add to each request before the engine has
     it.
     """
-    sent = CachedRequests(requests)
+    sent = CachedRequests(tuple(requests))
     return simulate_cached(sent, limits, cost, rate=rate, concurrency=concurrency, delay=delay)
 
 
+# a search compares setups on a part, then on all, and needs the same run several times
+@lru_cache(maxsize=64)
 def simulate_cached(
     sent: CachedRequests,
     limits: EngineLimits,
@@ -155,7 +158,10 @@ def simulate_cached(
     concurrency: int | None = None,
     delay: float = 0.0,
 ) -> Times:
-    """Return the times of each request as `simulate_times` does, with a prefix cache."""
+    """Return the times of each request as `simulate_times` does, with a prefix cache.
+
+    Pure, and cached by its arguments.
+    """
     if limits.mixed_steps:
         mixed = MixedRun(limits, cost, concurrency)
         mixed.serve(sent.requests, rate, delay, sent.cached)
