@@ -82,10 +82,10 @@ def candidates(values: Integers, weights: Floats, most: int) -> list[int]:
     order = np.argsort(values)
     distinct, where = np.unique(values[order], return_inverse=True)
     if len(distinct) <= most:
-        return [int(value) for value in distinct]
+        return list(distinct.tolist())
     share = np.cumsum(np.bincount(where, weights=weights[order]))
     marks = np.searchsorted(share, np.linspace(0, share[-1], most)).clip(0, len(distinct) - 1)
-    return [int(value) for value in np.unique(distinct[marks])]
+    return sorted({*distinct[marks].tolist()})
 
 
 def _ladder(low: int, high: int, ratio: float) -> list[int]:
@@ -222,7 +222,10 @@ class _Sizes:
 
 
 class _List:
-    """A bucket list under change, with the bucket of every shape."""
+    """A bucket list under change, with the shapes of every bucket.
+
+    ``known`` are losses of removals, each with the shapes that other buckets take then.
+    """
 
     def __init__(self, pairs: Sequence[Pair], shapes: Weighted, phase: OptimiserPhase) -> None:
         import numpy as np
@@ -230,59 +233,67 @@ class _List:
         self.shapes = shapes
         self.phase = phase
         self.pairs = sorted(pairs)
-        self.held: list[Integers] = [np.empty(0, dtype=np.int64)] * len(self.pairs)
-        for at, shape_numbers in self._fit(0, np.arange(len(shapes))).items():
-            self.held[at] = shape_numbers
+        self.held: dict[Pair | None, Integers] = dict.fromkeys(
+            self.pairs, np.empty(0, dtype=np.int64)
+        )
+        self.held |= self._fit(0, np.arange(len(shapes)))
+        self.known: dict[Pair, tuple[float, dict[Pair | None, Integers]]] = {}
 
-    def _fit(self, start: int, numbers: Integers) -> dict[int, Integers]:
+    def _fit(self, start: int, numbers: Integers) -> dict[Pair | None, Integers]:
         """Return the shapes by their first large enough bucket from ``start`` on.
 
-        -1 is the key of shapes that fit in none.
+        None is the key of shapes that fit in none.
         """
-        import numpy as np
-
-        taken: dict[int, Integers] = {}
+        taken: dict[Pair | None, Integers] = {}
         batch, size = self.shapes.batch[numbers], self.shapes.size[numbers]
-        for at in range(start, len(self.pairs)):
+        for pair in self.pairs[start:]:
             if not len(numbers):
                 break
-            row, top = self.pairs[at]
-            fits = (batch <= row) & (size <= top)
+            fits = (batch <= pair[0]) & (size <= pair[1])
             if fits.any():
-                taken[at] = numbers[fits]
-                numbers, batch, size = numbers[~fits], batch[~fits], size[~fits]
+                taken[pair] = numbers[fits]
+                left = ~fits
+                numbers, batch, size = numbers[left], batch[left], size[left]
         if len(numbers):
-            taken[-1] = np.asarray(numbers)
+            taken[None] = numbers
         return taken
+
+    def _padded(self, pair: Pair | None, numbers: Integers) -> float:
+        """Return the time of these shapes in a bucket; infinite without one."""
+        if pair is None:
+            return float("inf")
+        return float(self.shapes.weight[numbers].sum() * self.phase.time(*map(float, pair)))
 
     def time(self) -> float:
         """Return the padded time of all shapes."""
-        weight = self.shapes.weight
         return sum(
-            float(weight[numbers].sum() * self.phase.time(*map(float, pair)))
-            for pair, numbers in zip(self.pairs, self.held, strict=True)
-            if len(numbers)
+            self._padded(pair, self.held[pair]) for pair in self.pairs if len(self.held[pair])
         )
 
     def loss(self, at: int) -> float:
         """Return the time lost when bucket ``at`` is removed."""
-        numbers = self.held[at]
-        if not len(numbers):
-            return 0.0
-        weight = self.shapes.weight
-        lost = -float(weight[numbers].sum() * self.phase.time(*map(float, self.pairs[at])))
-        for where, moved in self._fit(at + 1, numbers).items():
-            if where < 0:
-                return float("inf")
-            lost += float(weight[moved].sum() * self.phase.time(*map(float, self.pairs[where])))
-        return lost
+        pair = self.pairs[at]
+        if pair not in self.known:
+            moved = self._fit(at + 1, self.held[pair])
+            lost = -self._padded(pair, self.held[pair])
+            for other, numbers in moved.items():
+                lost += self._padded(other, numbers)
+            self.known[pair] = lost, moved
+        return self.known[pair][0]
 
     def remove(self, at: int) -> None:
+        """Remove bucket ``at``, whose loss is known; forget losses that depend on it."""
         import numpy as np
 
-        for where, moved in self._fit(at + 1, self.held[at]).items():
-            self.held[where] = np.concatenate([self.held[where], moved])
-        del self.pairs[at], self.held[at]
+        pair = self.pairs.pop(at)
+        _, moved = self.known.pop(pair)
+        for other, numbers in moved.items():
+            self.held[other] = np.concatenate([self.held[other], numbers])
+        self.known = {
+            each: found
+            for each, found in self.known.items()
+            if each not in moved and pair not in found[1]
+        }
 
 
 def _remove(pairs: Sequence[Pair], shapes: Weighted, phase: OptimiserPhase, price: float) -> _List:
