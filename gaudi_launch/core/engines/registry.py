@@ -318,10 +318,12 @@ def detect_engine(
 
 def _made_by_setup(first: Callable[[], str]) -> list[str]:
     """Return the interpreters in force of `setup`, in the order of `detect_engine`."""
+    names = sorted({*names_in_force()} - {*setup_names()})
+    if not names:
+        return []
     # it needs the embedded engine's installation
     from gaudi_launch.core.engines.install.environment import linked_python, name_of
 
-    names = sorted({*names_in_force()} - {*setup_names()})
     if len(names) > 1:
         wanted = (name_of(first()), DEFAULT)
         names.sort(key=lambda name: (*wanted, name).index(name))

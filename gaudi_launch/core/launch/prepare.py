@@ -619,12 +619,14 @@ def installed_for(request: Request, first: Callable[[], str], *, here: bool) -> 
     """
     from gaudi_launch.core.engines import registry
     from gaudi_launch.core.engines.detect import detect
-    from gaudi_launch.core.engines.vllm_cpu import install as cpu_install
 
     name = request.engine
     if registry.in_container(name):
         return None
     if request.python is None and registry.in_embedded(name):
+        # it reads wheels and their metadata with slow libraries
+        from gaudi_launch.core.engines.vllm_cpu import install as cpu_install
+
         if not cpu_install.engine_is_ready():
             return None
         return detect(str(cpu_install.python_path()))

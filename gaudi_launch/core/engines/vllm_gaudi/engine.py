@@ -8,11 +8,8 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from gaudi_launch.core.base.errors import ExitCode, LaunchError
-from gaudi_launch.core.base.messages import Message, message, text
-from gaudi_launch.core.base.optional import mapped
 from gaudi_launch.core.buckets.bucket_list import BucketError, Buckets
 from gaudi_launch.core.buckets.engine_buckets import algorithm_of, engine_buckets
 from gaudi_launch.core.buckets.engine_env import boolean, exported
@@ -20,7 +17,6 @@ from gaudi_launch.core.buckets.families import EXPONENTIAL_SWITCH, ladder_name
 from gaudi_launch.core.buckets.ladder_rules import LadderRules, rules_of
 from gaudi_launch.core.engines.base import given, sent_variables
 from gaudi_launch.core.engines.conditions import check_request, settled
-from gaudi_launch.core.engines.facts.installed import InstalledFacts, read_installed
 from gaudi_launch.core.engines.facts.registry import InstalledLists, installed_lists
 from gaudi_launch.core.engines.generation import refuse_first_gaudi
 from gaudi_launch.core.engines.parsers import add_parsers, with_parsers
@@ -70,6 +66,9 @@ from gaudi_launch.core.planning.request import Request
 from gaudi_launch.core.planning.speed import step_time_in
 from gaudi_launch.core.planning.support_answer import ModelSupport
 from gaudi_launch.core.predict.limits import CoverageQuestion
+
+if TYPE_CHECKING:
+    from gaudi_launch.core.engines.facts.installed import InstalledFacts
 
 NAME = "vllm-gaudi"
 # `vllm serve` by its module: the program of that name may belong to another environment
@@ -552,6 +551,9 @@ def create(name: str, python: str | None, facts: Mapping[str, str]) -> Engine:
     """
     if "plugin" not in facts:
         return VllmGaudi(python, facts, _named(name.partition("@")[2]))
+    # it reads source code, which most commands never do
+    from gaudi_launch.core.engines.facts.installed import read_installed
+
     lists = installed_lists(facts, _PLATFORM)
     return VllmGaudi(python, facts, facts["plugin"], lists, read_installed(python, facts))
 
