@@ -11,6 +11,7 @@ import math
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from gaudi_launch.core.buckets.bucket_list import Bucket, BucketError
@@ -63,28 +64,21 @@ class BucketTable:
     """The first entry of a sorted bucket list that is large enough, in constant time.
 
     Cell (i, j, k) contains the smallest list index among buckets of at least the i-th batch, j-th
-    query and k-th context size; three bisections find the cell. Lists whose table would be too
-    large are scanned.
+    query and k-th context size; three bisections find the cell. Beyond the last place of an axis
+    there is no bucket. Lists whose table would be too large are scanned.
     """
 
     def __init__(self, buckets: Sequence[Bucket]) -> None:
         self.buckets = [list(bucket) for bucket in sorted(buckets)]
         self._axes = [sorted({bucket[axis] for bucket in self.buckets}) for axis in range(3)]
-        self._cells: list[int] | None = None
+        self._too_large = math.prod(map(len, self._axes)) > _TABLE_CELLS
 
     def find(self, batch: int, query: int, context: int) -> Bucket | None:
         """Return the bucket of a shape, or None if no bucket is large enough."""
-        batches, queries, contexts = self._axes
-        i = bisect_left(batches, batch)
-        j = bisect_left(queries, query)
-        k = bisect_left(contexts, context)
-        if i == len(batches) or j == len(queries) or k == len(contexts):
-            return None
-        if self._cells is None:
-            if len(batches) * len(queries) * len(contexts) > _TABLE_CELLS:
-                return self._scan(batch, query, context)
-            self._cells = self._fill([len(axis) for axis in self._axes])
-        index = self._cells[(i * len(queries) + j) * len(contexts) + k]
+        if self._too_large:
+            return self._scan(batch, query, context)
+        asked = zip(self._axes, (batch, query, context), strict=True)
+        index = int(self._cells[tuple(bisect_left(axis, value) for axis, value in asked)])
         if index < len(self.buckets):
             return self.buckets[index]
         return None
@@ -96,17 +90,11 @@ class BucketTable:
         """
         import numpy as np
 
-        sizes = [len(axis) for axis in self._axes]
-        if math.prod(sizes) > _TABLE_CELLS:
+        if self._too_large:
             shapes = zip(batch.tolist(), query.tolist(), context.tolist(), strict=True)
             return np.asarray([self._scanned(*shape) for shape in shapes], dtype=np.int64)
-        if self._cells is None:
-            self._cells = self._fill(sizes)
-        # beyond the last place of an axis there is no bucket
-        cells = np.full([size + 1 for size in sizes], len(self.buckets), dtype=np.int64)
-        cells[:-1, :-1, :-1] = np.asarray(self._cells, dtype=np.int64).reshape(sizes)
         asked = zip(self._axes, (batch, query, context), strict=True)
-        return cells[tuple(np.searchsorted(axis, values) for axis, values in asked)]
+        return self._cells[tuple(np.searchsorted(axis, values) for axis, values in asked)]
 
     def _scanned(self, batch: int, query: int, context: int) -> int:
         """Return the number of the bucket of a shape, without a table."""
@@ -120,21 +108,17 @@ class BucketTable:
                 return bucket
         return None
 
-    def _fill(self, sizes: list[int]) -> list[int]:
+    @cached_property
+    def _cells(self) -> Integers:
+        import numpy as np
+
         none = len(self.buckets)
-        cells = [none] * (sizes[0] * sizes[1] * sizes[2])
-        strides = (sizes[1] * sizes[2], sizes[2], 1)
-        places = [{value: i for i, value in enumerate(axis)} for axis in self._axes]
-        for index in range(none - 1, -1, -1):
-            i, j, k = (
-                place[value] for place, value in zip(places, self.buckets[index], strict=True)
-            )
-            cells[i * strides[0] + j * strides[1] + k] = index
-        for size, stride in zip(sizes, strides, strict=True):
-            block = size * stride
-            for cell in range(len(cells) - 1, -1, -1):
-                if cell % block + stride < block and cells[cell + stride] < cells[cell]:
-                    cells[cell] = cells[cell + stride]
+        cells = np.full([len(axis) + 1 for axis in self._axes], none, dtype=np.int64)
+        table = np.asarray(self.buckets, dtype=np.int64).reshape(-1, 3)
+        places = [np.searchsorted(axis, table[:, at]) for at, axis in enumerate(self._axes)]
+        np.minimum.at(cells, tuple(places), np.arange(none))
+        for axis in range(3):
+            cells = np.flip(np.minimum.accumulate(np.flip(cells, axis), axis), axis)
         return cells
 
 
