@@ -13,7 +13,7 @@ from functools import lru_cache
 from gaudi_launch.core.base.messages import Message, message
 from gaudi_launch.core.buckets.bucket_file import Delivered, plan_for_engine, planned
 from gaudi_launch.core.buckets.optimiser.bucket_planner import PRICE_TRACE, BucketGoal
-from gaudi_launch.core.buckets.optimiser.full_load import range_requests
+from gaudi_launch.core.buckets.optimiser.full_load import at_full_load
 from gaudi_launch.core.buckets.optimiser.padding_cost import score
 from gaudi_launch.core.buckets.strategies import Judged
 from gaudi_launch.core.predict.limits import CoverageQuestion, EngineLimits
@@ -115,7 +115,7 @@ def choose_prompts(
     for ``workload``. Pure, and cached by its arguments.
     """
     limits = question.limits
-    requests = workload[:_MOST_REQUESTS] or tuple(range_requests(limits))
+    requests = workload[:_MOST_REQUESTS]
     shapes: dict[int, Shapes] = {}
     tried: list[Tried] = []
     for prompts in counts(limits):
@@ -183,7 +183,10 @@ def used_row(delivered: Delivered, *, own_file: bool) -> Judged:
 def _simulated(limits: EngineLimits, requests: Requests, cost: StepTime) -> tuple[Shapes, Tried]:
     import numpy as np
 
-    shapes, times = serve(requests, limits, cost, concurrency=limits.max_num_seqs)
+    if requests:
+        shapes, times = serve(requests, limits, cost, concurrency=limits.max_num_seqs)
+    else:
+        shapes, times = at_full_load(limits, cost)
     ttft = 0.0
     if not np.isnan(times.first).all():
         ttft = float(np.nanmean(times.first - times.came))

@@ -10,11 +10,12 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Sequence
+from functools import lru_cache
 
 from gaudi_launch.core.buckets.bucket_list import Buckets
 from gaudi_launch.core.buckets.optimiser.padding_cost import Score, score
 from gaudi_launch.core.predict.limits import EngineLimits
-from gaudi_launch.core.predict.simulator import simulate
+from gaudi_launch.core.predict.simulator import Shapes, Times, serve
 from gaudi_launch.core.predict.step_time import StepTime
 
 # tokens to decode; more say the same and take longer
@@ -22,6 +23,15 @@ _TOKENS = 400_000
 _ROUNDS = 4
 _FEWEST = 24
 _SEED = 3
+
+
+@lru_cache(maxsize=32)
+def at_full_load(limits: EngineLimits, cost: StepTime) -> tuple[Shapes, Times]:
+    """Return the shapes and times of `range_requests`.
+
+    Pure, and cached by its arguments.
+    """
+    return serve(range_requests(limits), limits, cost, concurrency=limits.max_num_seqs)
 
 
 def range_requests(limits: EngineLimits) -> list[tuple[float, int, int]]:
@@ -62,5 +72,5 @@ def padding(
 
     Return None for a list that is not written.
     """
-    shapes = simulate(range_requests(limits), limits, cost, concurrency=limits.max_num_seqs)
+    shapes, _ = at_full_load(limits, cost)
     return [score(buckets, shapes, cost) if buckets is not None else None for buckets in lists]
