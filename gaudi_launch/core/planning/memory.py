@@ -138,8 +138,10 @@ def _experts_elsewhere(model: Model, cards: int, dtype: str, copies: int) -> flo
     (vllm/model_executor/layers/fused_moe/config.py FusedMoEParallelConfig.make). All weights are
     taken as of one type.
     """
+    if copies == 1:
+        return 0.0
     weights, shape = sizing.weight_bytes_per_card(model, cards, dtype), shape_of(model)
-    if copies == 1 or weights is None or shape is None:
+    if weights is None or shape is None:
         return 0.0
     return weights * shape.experts / (model.parameters or shape.parameters) * (1 - 1 / copies)
 
