@@ -65,18 +65,23 @@ class Load:
     recorded: bool = False
     shared: tuple[SharedPrefix, ...] = field(default=(), repr=False)
     cached: tuple[int, ...] = field(default=(), repr=False)
-    # what was sent before, by number and seed
+    # what was sent before, by number and seed; `replace` begins without it
     _known: dict[tuple[int | None, int], CachedRequests] = field(
-        default_factory=dict, repr=False, compare=False
+        init=False, default_factory=dict, repr=False, compare=False
     )
 
     def at_rate(self, rate: float) -> Load:
         """Return the requests at ``rate`` per second."""
-        return replace(self, rate=rate, clients=0, batch=0)
+        return replace(self, rate=rate, clients=0, batch=0)._sent_as(self)
 
     def of_clients(self, clients: int) -> Load:
         """Return the requests of ``clients`` that wait for their answers."""
-        return replace(self, rate=0.0, clients=clients, batch=0)
+        return replace(self, rate=0.0, clients=clients, batch=0)._sent_as(self)
+
+    def _sent_as(self, other: Load) -> Load:
+        """Return this load with what ``other``, which has the same requests, draws."""
+        object.__setattr__(self, "_known", other._known)
+        return self
 
     def with_cache(self, tokens: int) -> Load:
         """Return the load of an engine with a prefix cache of ``tokens`` tokens.
@@ -87,7 +92,7 @@ class Load:
         if not self.shared:
             return self
         kept = tuple(each.tokens if each.distance <= tokens else 0 for each in self.shared)
-        return replace(self, cached=kept, _known={})
+        return replace(self, cached=kept)
 
     def sent(self, count: int | None = None, seed: int = 0) -> CachedRequests:
         """Return ``count`` requests to simulate, one per second on average.
