@@ -40,7 +40,7 @@ _SEEDS = 3
 # M/D/1): a percentile that two seeds agree on needs thousands of them (measured,
 # scripts/acceptance/recommend.py)
 _FORGETTING = 4000
-_FEWEST, _MOST = 12_000, 100_000
+_FEWEST = 40_000
 # requests of each seed above the safe share
 _EACH_SEED = 40_000
 # the first tenth of drawn requests meet an empty engine
@@ -50,7 +50,6 @@ _FULL = 3000
 # clients of a closed loop: requests, and at least this many of each client, of which the first and
 # the last meet an engine that fills or empties
 _CLOSED, _FEWEST_WAVES = 2000, 4
-_MILLISECONDS = 1000.0
 
 
 @dataclass(frozen=True)
@@ -69,8 +68,12 @@ class ServedSetup:
 
 @dataclass(frozen=True, eq=False)
 class Latency:
-    """Seconds of one kind for each request, of each seed."""
+    """Seconds of one kind for each request, of each seed.
 
+    ``measure`` is a name of `Figure.measure`.
+    """
+
+    measure: str
     runs: tuple[Floats, ...]
 
     @property
@@ -161,7 +164,7 @@ class Outcome:
         ``percentile`` None: the mean.
         """
         if percentile is None:
-            return self.evidence.time(latency.mean, "ttft" if latency is self.ttft else "tpot")
+            return self.evidence.time(latency.mean, latency.measure)
         low, high = latency.between(percentile)
         return Band(
             self.evidence.time(low).low, latency.at(percentile), self.evidence.time(high).high
@@ -232,7 +235,6 @@ def _static(setup: ServedSetup, load: Load) -> Outcome:
     lengths = Lengths(load.mean_input, load.mean_output)
     found = static_batch(made.prefill, made.decode, lengths, load.batch)
     ended = found.parts.total
-    ttft, tpot, e2e = (Latency((np.array([each]),)) for each in (found.ttft, found.tpot, ended))
     return Outcome(
         setup=setup,
         load=load,
@@ -242,9 +244,9 @@ def _static(setup: ServedSetup, load: Load) -> Outcome:
         tokens=found.throughput,
         inside=float(load.batch),
         refused=0.0,
-        ttft=ttft,
-        tpot=tpot,
-        e2e=e2e,
+        ttft=Latency("ttft", (np.array([found.ttft]),)),
+        tpot=Latency("tpot", (np.array([found.tpot]),)),
+        e2e=Latency("e2e", (np.array([ended]),)),
     )
 
 
@@ -261,7 +263,7 @@ def _closed(setup: ServedSetup, load: Load, most: int | None) -> Outcome | None:
         waves = max(_FEWEST_WAVES, math.ceil((most or _CLOSED) / load.clients))
         count, ends = waves * load.clients, load.clients
     times = _run(setup, load.sent(count), concurrency=load.clients)
-    done = np.sort(times.done[~np.isnan(times.done)])
+    done = np.sort(_known(times.done))
     if not len(done):
         return None
     first, last = 0, len(done)
@@ -281,7 +283,6 @@ def _open(setup: ServedSetup, load: Load, most: int | None, full: float) -> Outc
     count, seeds = int(max(_FEWEST, _FORGETTING / (1 - min(share, SAFE_SHARE)) ** 2)), 1
     if share > SAFE_SHARE:
         count, seeds = _EACH_SEED, _SEEDS
-    count = min(count, _MOST)
     if most is not None:
         count, seeds = most, 1
     runs = tuple(_run(setup, load.sent(count, seed), rate=load.rate) for seed in range(seeds))
@@ -300,7 +301,7 @@ def most_rate(setup: ServedSetup, load: Load, most: int | None = None) -> float 
     seqs = setup.limits.max_num_seqs
     count = max(most or _FULL, 2 * seqs)
     times = _run(setup, load.sent(min(count, _FULL)), concurrency=seqs)
-    done = np.sort(times.done[~np.isnan(times.done)])
+    done = np.sort(_known(times.done))
     if not len(done):
         return None
     # filling and emptying do not show its rate; very short runs have nothing else
@@ -340,7 +341,7 @@ def _outcome(setup: ServedSetup, load: Load, found: Counted, rate: float, full: 
         ttft.append(_known(first - came))
         tpot.append(_known((done - first)[several] / (output[several] - 1)))
         e2e.append(_known(done - came))
-    ended, first_run = Latency(tuple(e2e)), found.runs[0]
+    ended, first_run = Latency("e2e", tuple(e2e)), found.runs[0]
     came = first_run.came
     # of drawn requests the lengths are known better than those of a sample
     asked = sum(request[2] for request in load.sent(len(came)).requests)
@@ -355,8 +356,8 @@ def _outcome(setup: ServedSetup, load: Load, found: Counted, rate: float, full: 
         # rate x mean stay is the mean number inside (Little)
         inside=float(load.clients) or rate * ended.mean,
         refused=float(np.isnan(came).mean()),
-        ttft=Latency(tuple(ttft)),
-        tpot=Latency(tuple(tpot)),
+        ttft=Latency("ttft", tuple(ttft)),
+        tpot=Latency("tpot", tuple(tpot)),
         e2e=ended,
         full=full,
     )

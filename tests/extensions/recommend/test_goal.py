@@ -61,9 +61,12 @@ def test_every_goal_has_an_objective() -> None:
 
 def outcome(ttft: Sequence[float], tpot: Sequence[float]) -> Outcome:
     """Return an outcome with these latencies of its seeds."""
-    first, each = (Latency(tuple(np.array([one]) for one in runs)) for runs in (ttft, tpot))
+    first, each, ended = (
+        Latency(measure, tuple(np.array([one]) for one in runs))
+        for measure, runs in (("ttft", ttft), ("tpot", tpot), ("e2e", ttft))
+    )
     made: Any = None
-    return Outcome(made, TWO_REQUESTS, 1, len(ttft), 1.0, 1.0, 1.0, 0.0, first, each, first)
+    return Outcome(made, TWO_REQUESTS, 1, len(ttft), 1.0, 1.0, 1.0, 0.0, first, each, ended)
 
 
 @pytest.mark.parametrize(
