@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
+from gaudi_launch.core.predict.loads import Step
 from gaudi_launch.core.predict.shape import Shape
-from gaudi_launch.core.predict.step_model import Parts, Setup, amounts_of, decode, prefill, rates_of
-
-Step = Callable[[Any, Any], Parts]
+from gaudi_launch.core.predict.step_model import Setup, amounts_of, decode, prefill, rates_of
 
 
 @dataclass(frozen=True)

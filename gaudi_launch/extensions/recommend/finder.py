@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import filterfalse
 from operator import attrgetter
 from typing import Any
@@ -166,7 +165,7 @@ class _Simulations:
 
     one: Simulation
     able: Fitting
-    near: dict[Candidate, float] = dataclasses.field(default_factory=dict)
+    near: dict[Candidate, float] = field(default_factory=dict)
 
     def quick(
         self, candidates: Sequence[Candidate], show: Callable[[int], None] = _nothing_shown
@@ -533,20 +532,20 @@ def _sensitivity(
     if base not in known.quick:
         known.quick[base] = simulation.quick(base, able.group(base))
     found: list[Sensitivity] = []
-    for field in ("dtype", "layout", "engine"):
+    for part in ("dtype", "layout", "engine"):
         ranked = sorted([*known.exact.values(), *known.quick.values()], key=simulation.place)
-        for value in dict.fromkeys(getattr(trial.candidate, field) for trial in ranked):
-            if value == getattr(base, field):
+        for value in dict.fromkeys(getattr(trial.candidate, part) for trial in ranked):
+            if value == getattr(base, part):
                 continue
             others = [
-                trial.candidate for trial in ranked if getattr(trial.candidate, field) == value
+                trial.candidate for trial in ranked if getattr(trial.candidate, part) == value
             ]
             # the best of them, whatever else changes with it
             other = next(
                 (each for each in others if known.knows(goal, each) and each in known.quick), None
             )
             if other is not None:
-                name = _NAMES.get((field, other.pipeline * base.pipeline), field)
+                name = _NAMES.get((part, other.pipeline * base.pipeline), part)
                 found.append(Sensitivity(name, str(value), known.factor(goal, other, base)))
     found += _other_engines(simulation, known.quick[base])
     found += _other_experts(simulation.case, base)
@@ -555,14 +554,12 @@ def _sensitivity(
             continue
         if other not in known.quick:
             known.quick[other] = simulation.quick(other, able.group(other))
-        field = next(
+        part = next(
             name
             for name in ("batch", "prompts", "tokens")
             if getattr(other, name) != getattr(base, name)
         )
-        found.append(
-            Sensitivity(field, str(getattr(other, field)), known.factor(goal, other, base))
-        )
+        found.append(Sensitivity(part, str(getattr(other, part)), known.factor(goal, other, base)))
     return tuple(found)
 
 
