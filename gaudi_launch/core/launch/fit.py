@@ -282,18 +282,6 @@ def sized_model(path: str) -> Model:
     return found
 
 
-def check_sized_on_card(model: Model, dtype: str) -> None:
-    """Raise LaunchError (MODEL) for weights of unknown size in ``dtype``.
-
-    Types without a fixed number of bytes (compressed-tensors, modelopt) are as large on the card as
-    their files, so that a folder without them has no size.
-    """
-    from gaudi_launch.core.models.sizing import weight_bytes
-
-    if weight_bytes(model, dtype) is None:
-        raise LaunchError("fit.no_type_size", ExitCode.MODEL, model=model.path, dtype=dtype)
-
-
 def data_types(model: Model, given: str, engine: Engine | None = None) -> list[str]:
     """Return the data types to try, the model's first.
 

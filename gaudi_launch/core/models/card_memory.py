@@ -228,18 +228,6 @@ def _served(found: CardMemory, ask: ServingDemand) -> int:
     return min(ask.max_num_seqs, int(found.requests(ask.max_model_len)))
 
 
-def fit(
-    model: Model,
-    card_bytes: float,
-    cards: Iterable[int],
-    dtypes: Sequence[str],
-    ask: ServingDemand,
-    rules: MemoryRules,
-) -> FitTable:
-    """Return a row for each data type and number of cards, every card divided alike."""
-    return fit_each(model, card_bytes, cards, dtypes, lambda n, dtype: (ask, rules))
-
-
 def fit_each(
     model: Model,
     card_bytes: float,

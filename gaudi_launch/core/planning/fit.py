@@ -2,40 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.messages import Message, message
 from gaudi_launch.core.host.accelerators import Accelerator
 from gaudi_launch.core.host.hardware import Card, Host
-from gaudi_launch.core.models.card_memory import (
-    MOST_OF_A_CARD,
-    FitRow,
-    FitTable,
-    ServingDemand,
-    fit,
-)
+from gaudi_launch.core.models.card_memory import MOST_OF_A_CARD, FitRow, FitTable, ServingDemand
 from gaudi_launch.core.models.fp8.quant_config import QuantFile
 from gaudi_launch.core.models.model import Model
 from gaudi_launch.core.models.sizing import BLOCK, GIB, MemoryRules
 from gaudi_launch.core.planning.engine import Context, Engine, Limits
 from gaudi_launch.core.planning.memory import division
-from gaudi_launch.core.planning.plan import Placement, Setting
+from gaudi_launch.core.planning.plan import Placement
 from gaudi_launch.core.planning.precision import fp8_cache
 from gaudi_launch.core.planning.request import Request
 
 # the data types of -d; other weights are stored in their type and need no option
 _NAMED = ("fp8", "awq", "gptq")
-
-
-@dataclass(frozen=True)
-class Division:
-    """A card divided for one deployment, with the settings of its plan."""
-
-    demand: ServingDemand
-    rules: MemoryRules
-    settings: tuple[Setting, ...]
-    context: Context
 
 
 def divided(
@@ -46,35 +30,12 @@ def divided(
     For weights in ``dtype``. Raises LaunchError for what the engine cannot do with this model,
     cards or lengths.
     """
-    context = _context(engine, request, accelerator, model, cards=cards, dtype=dtype)
-    found = _drawn(engine, replace(context, memory_only=True))
-    return found.demand, found.rules
+    context = context_of(engine, request, accelerator, model, cards=cards, dtype=dtype)
+    settings = tuple(engine.propose(replace(context, memory_only=True)).settings)
+    return division(context.model, context.limits, settings, engine)
 
 
-def drawn_up(
-    engine: Engine,
-    request: Request,
-    accelerator: Accelerator,
-    model: Model,
-    *,
-    cards: int,
-    dtype: str,
-) -> Division:
-    """Return the settings and the division of ``plan -n cards``.
-
-    fp8 of other weights is taken as calibrated, with the KV cache type that the calibration writes.
-    Raises LaunchError for what the engine cannot do with this model, cards or lengths.
-    """
-    return _drawn(engine, _context(engine, request, accelerator, model, cards=cards, dtype=dtype))
-
-
-def _drawn(engine: Engine, context: Context) -> Division:
-    settings = tuple(engine.propose(context).settings)
-    demand, rules = division(context.model, context.limits, settings, engine)
-    return Division(demand, rules, settings, context)
-
-
-def _context(
+def context_of(
     engine: Engine,
     request: Request,
     accelerator: Accelerator,
@@ -83,7 +44,12 @@ def _context(
     cards: int,
     dtype: str,
 ) -> Context:
-    """Return the inputs of a proposal for this number of cards of a product."""
+    """Return the inputs of a proposal for this number of cards of a product.
+
+    fp8 of other weights is taken as calibrated, with the KV cache type that the calibration writes.
+    Raises LaunchError for lengths that the engine does not serve, and (MACHINE) for fp8 on a
+    product without it.
+    """
     if dtype == "fp8" and not accelerator.has_fp8:
         raise LaunchError("fit.no_fp8", ExitCode.MACHINE, card=accelerator.title)
     host = Host(
@@ -99,13 +65,6 @@ def _context(
         request = replace(request, dtype=dtype, quant_file=quant_file)
     limits = engine.limits(request, host, model)
     return Context(request, host, model, Placement(tuple(range(cards))), limits)
-
-
-def card_row(
-    drawn: Division, model: Model, accelerator: Accelerator, cards: int, dtype: str
-) -> FitRow:
-    """Return the memory of one of ``cards``, divided so, with the verdict."""
-    return fit(model, accelerator.usable_bytes, [cards], [dtype], drawn.demand, drawn.rules).rows[0]
 
 
 def limits_of(engine: Engine, request: Request, model: Model) -> Limits:

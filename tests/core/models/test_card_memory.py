@@ -19,7 +19,6 @@ from gaudi_launch.core.models.card_memory import (
     FitTable,
     ServingDemand,
     divide_card,
-    fit,
     fit_each,
     fit_weights_only,
     too_tight,
@@ -59,7 +58,7 @@ def test_public_placements(
     name: str, card: int, dtype: str, length: int, smallest: int, shown: int
 ) -> None:
     ask = replace(ASK, max_model_len=length)
-    found = fit(known(name), card, CARDS, [dtype], ask, MemoryRules())
+    found = fit_each(known(name), card, CARDS, [dtype], lambda n, kind: (ask, MemoryRules()))
     assert found.smallest_n == smallest <= shown
     assert next(row for row in found.rows if row.n == shown).fits
 
@@ -88,7 +87,9 @@ def test_more_cards_never_hold_less(
     length: int, seqs: int, share: float, reserved: float, rules: MemoryRules
 ) -> None:
     ask = ServingDemand(length, seqs, length, length, share, reserved)
-    rows = fit(known("llama-3.1-8b"), GAUDI2, CARDS, ["bfloat16"], ask, rules).rows
+    rows = fit_each(
+        known("llama-3.1-8b"), GAUDI2, CARDS, ["bfloat16"], lambda n, kind: (ask, rules)
+    ).rows
     tokens = [row.longest_context or 0 for row in rows]
     assert tokens == sorted(tokens)
     assert all(row.longest_context or length <= 0 for row in rows if row.fits)
@@ -149,7 +150,7 @@ SMALL = Model("m", "m", heads=8, kv_heads=4, layers=2, head_dim=128, hidden_size
     ],
 )
 def test_rows_without_a_division(model: Model, n: int, reason: Message) -> None:
-    table = fit(model, 16 * GIB, [n], ["bfloat16"], ASK, MemoryRules())
+    table = fit_each(model, 16 * GIB, [n], ["bfloat16"], lambda n, kind: (ASK, MemoryRules()))
     assert table == FitTable((FitRow(n, "bfloat16", False, reason),), None)
 
 
@@ -241,7 +242,7 @@ def test_an_engine_without_a_cache() -> None:
     assert card is not None
     free = 16 * GIB - card.weights - card.activations
     assert (card.parts, card.blocks, card.pools) == (Split(free, free, 0.0, 0.0), 0, True)
-    (row,) = fit(SMALL, 16 * GIB, [1], ["bfloat16"], ask, MemoryRules()).rows
+    (row,) = fit_each(SMALL, 16 * GIB, [1], ["bfloat16"], lambda n, kind: (ask, MemoryRules())).rows
     assert row.longest_context == 2048
     # nor has a model without attention, which nothing limits then
     without = replace(SMALL, attention_layers=0)
