@@ -32,17 +32,20 @@ if TYPE_CHECKING:
 
 # the constant of what the API server and the client add to a request
 _DELAY = "api.request"
-# up to this share of the rate at which the queue grows without end, one run shows a percentile
-# within 3 %; above it the runs of several seeds differ
+# up to this share of the rate at which the queue grows without end, one run shows how far another
+# seed may be; above it several are run
 SAFE_SHARE = 0.8
 _SEEDS = 3
 # a queue forgets its past after about 1 / (1 - share)^2 services (the relaxation time of M/M/1,
-# M/D/1): a percentile that two seeds agree on needs thousands of them (measured,
-# scripts/acceptance/recommend.py)
+# M/D/1): a percentile needs thousands of them. Most agree within 3 % then, but not the TTFT where
+# a few in a hundred wait for a place in the batch: its 95th percentile is where the waiting begins
 _FORGETTING = 4000
 _FEWEST = 40_000
 # requests of each seed above the safe share
 _EACH_SEED = 40_000
+# the range of a sample is by its parts: another one is inside 19 times of 20, for Student's t of
+# the difference of two means of ten is 2.26 * sqrt(2 / 10) standard deviations of a part
+_PARTS, _APART = 10, 1.01
 # the first tenth of drawn requests meet an empty engine
 _SETTLING = 0.1
 # requests that show the rate of a full engine
@@ -70,11 +73,13 @@ class ServedSetup:
 class Latency:
     """Seconds of one kind for each request, of each seed.
 
-    ``measure`` is a name of `Figure.measure`.
+    ``measure`` is a name of `Figure.measure`. ``sample``: the requests came at random, and the
+    percentiles of others differ.
     """
 
     measure: str
     runs: tuple[Floats, ...]
+    sample: bool = False
 
     @property
     def mean(self) -> float:
@@ -83,21 +88,29 @@ class Latency:
 
     def at(self, percentile: float) -> float:
         """Return the time that this share of the requests stays within."""
-        return _middle(self._each(percentile))
+        return _middle([_percentile(run, percentile) for run in self.runs])
 
     def between(self, percentile: float) -> tuple[float, float]:
-        """Return the least and the most of the seeds."""
-        found = self._each(percentile)
-        return min(found), max(found)
-
-    def _each(self, percentile: float) -> list[float]:
+        """Return the least and the most of the seeds, or the range of a sample."""
         import numpy as np
 
-        # the smallest value that this share of requests stays within, never one between two
-        return [
-            float(np.percentile(run, percentile, method="higher")) if len(run) else 0.0
-            for run in self.runs
-        ]
+        found = [_percentile(run, percentile) for run in self.runs]
+        apart = 0.0
+        if self.sample:
+            parts = np.array_split(self.runs[0], _PARTS)
+            apart = _APART * float(
+                np.std([_percentile(each, percentile) for each in parts], ddof=1)
+            )
+        return max(0.0, min(found) - apart), max(found) + apart
+
+
+def _percentile(seconds: Floats, percentile: float) -> float:
+    import numpy as np
+
+    if not len(seconds):
+        return 0.0
+    # the smallest value that this share of requests stays within, never one between two
+    return float(np.percentile(seconds, percentile, method="higher"))
 
 
 def _middle(found: list[float]) -> float:
@@ -286,9 +299,9 @@ def _open(setup: ServedSetup, load: Load, most: int | None, full: float) -> Outc
     if most is not None:
         count, seeds = most, 1
     runs = tuple(_run(setup, load.sent(count, seed), rate=load.rate) for seed in range(seeds))
-    return _outcome(
-        setup, load, Counted(runs, slice(int(count * _SETTLING), None)), load.rate, full
-    )
+    counted = slice(int(count * _SETTLING), None)
+    sample = most is None and seeds == 1
+    return _outcome(setup, load, Counted(runs, counted, sample), load.rate, full)
 
 
 def most_rate(setup: ServedSetup, load: Load, most: int | None = None) -> float | None:
@@ -322,10 +335,14 @@ def _run(
 
 @dataclass(frozen=True, eq=False)
 class Counted:
-    """Runs of one load with other seeds, of which some requests count."""
+    """Runs of one load with other seeds, of which some requests count.
+
+    ``sample`` as in `Latency`.
+    """
 
     runs: tuple[Times, ...]
     counted: slice
+    sample: bool = False
 
 
 def _outcome(setup: ServedSetup, load: Load, found: Counted, rate: float, full: float) -> Outcome:
@@ -341,7 +358,7 @@ def _outcome(setup: ServedSetup, load: Load, found: Counted, rate: float, full: 
         ttft.append(_known(first - came))
         tpot.append(_known((done - first)[several] / (output[several] - 1)))
         e2e.append(_known(done - came))
-    ended, first_run = Latency("e2e", tuple(e2e)), found.runs[0]
+    ended, first_run = Latency("e2e", tuple(e2e), found.sample), found.runs[0]
     came = first_run.came
     # of drawn requests the lengths are known better than those of a sample
     asked = sum(request[2] for request in load.sent(len(came)).requests)
@@ -356,8 +373,8 @@ def _outcome(setup: ServedSetup, load: Load, found: Counted, rate: float, full: 
         # rate x mean stay is the mean number inside (Little)
         inside=float(load.clients) or rate * ended.mean,
         refused=float(np.isnan(came).mean()),
-        ttft=Latency("ttft", tuple(ttft)),
-        tpot=Latency("tpot", tuple(tpot)),
+        ttft=Latency("ttft", tuple(ttft), found.sample),
+        tpot=Latency("tpot", tuple(tpot), found.sample),
         e2e=ended,
         full=full,
     )

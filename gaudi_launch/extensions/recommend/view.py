@@ -184,18 +184,20 @@ def _served_json(served: Served) -> dict[str, Any]:
 
 
 def _bands(answer: Recommended) -> dict[str, Any] | None:
-    """Return the ranges of the winner's figures by the evidence."""
+    """Return the ranges of the winner's figures, by the evidence and by other seeds."""
     found = answer.found
-    if found.winner is None or found.winner.served is None or found.evidence is None:
+    if found.winner is None or found.winner.outcome is None or found.evidence is None:
         return None
-    served, evidence = found.winner.served, found.evidence
+    served, outcome, evidence = found.winner.served, found.winner.outcome, found.evidence
+    assert served is not None, "it was simulated"
+    percentile = found.goal.targets.percentile
     tokens = evidence.speed(served.tokens)
     if found.goal.rate:
         tokens = evidence.speed(served.spare)
     return {
-        "ttft": evidence.time(served.ttft).to_json(),
-        "tpot": evidence.time(served.tpot).to_json(),
-        "e2e": evidence.time(served.e2e).to_json(),
+        "ttft": outcome.time(outcome.ttft, percentile).to_json(),
+        "tpot": outcome.time(outcome.tpot, percentile).to_json(),
+        "e2e": outcome.time(outcome.e2e, percentile).to_json(),
         "most_output_tokens_per_second": tokens.to_json(),
         "cards": mapped(
             lambda cards: {"low": cards[0], "expected": served.cards, "high": cards[1]},

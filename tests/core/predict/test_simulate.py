@@ -87,6 +87,29 @@ def test_two_seeds_agree_on_the_percentile(
     for name in ("ttft", "tpot", "e2e"):
         ours, theirs = (getattr(each, name).at(95) for each in (one, other))
         assert ours == pytest.approx(theirs, rel=0.05)
+        low, high = getattr(one, name).between(95)
+        # one of twenty may be outside the range, but not by far
+        assert 2 * low - high <= theirs <= 2 * high - low
+
+
+def test_the_range_shows_where_seeds_differ() -> None:
+    # few requests wait for one of 16 places, and the 95th percentile is where the waiting begins
+    bounds = EngineLimits(16, 1, 2048, 8192, 1200, 1, 8191, 1, 8192, mixed_steps=True)
+    made, load = (
+        ServedSetup(bounds, Speed(ONE_CARD_8B, SETUP, SHAPE)),
+        from_ranges((10, 1000), (1, 500)),
+    )
+    full = most_rate(made, load)
+    assert full is not None
+    asked = load.at_rate(0.7 * full)
+    low, high = found(made, asked).ttft.between(95)
+    assert high > 1.1 * low
+    for seed in (7, 8):
+        shuffled = replace(asked, requests=tuple(load.sent(8192, seed).requests))
+        assert low <= found(made, shuffled).ttft.at(95) <= high
+    # few requests that rank setups have no range of their own
+    quick = found(made, asked, 4000).ttft
+    assert quick.between(95) == (quick.at(95), quick.at(95))
 
 
 def test_close_to_the_most_three_seeds_show_the_spread() -> None:
