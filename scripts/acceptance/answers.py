@@ -1,13 +1,13 @@
 """Compare the p95 of `estimate` with vLLM's scheduler under a virtual clock.
 
-`answers.py [--seed N] [--traces FOLDER]`
+`answers.py [--seed N]`
 
 Twelve loads are drawn: four recorded ones with bursts, two close to the most, two with prefix
 caching, two closed loops of 1 and 128 clients, two with lengths over two orders of magnitude. The
 scheduler is that of the CPU engine (scripts/acceptance/virtual_clock.py), with the step times and
-the limits of the plan; of drawn loads it gets requests in another order, at other times. The exit
-status is 0 when every p95 of TTFT, TPOT and E2E latency is within 6 %, or within the range that
-`estimate` prints where the load is close to the most.
+the limits of the plan; of drawn loads it gets requests in another order, at other times. Close to
+the most, where that alone changes a p95 by more, both get the same 12,000 requests. The exit status
+is 0 when every p95 of TTFT, TPOT and E2E latency is within 6 %.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import random
 import subprocess
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,14 +28,17 @@ import numpy as np
 from gaudi_launch.core.engines.vllm_cpu.install import engine_is_ready, python_path
 from gaudi_launch.core.launch.estimate import EstimateOptions, SpeedEstimate, estimate
 from gaudi_launch.core.launch.options import LaunchOptions
-from gaudi_launch.core.predict.simulate import SAFE_SHARE, Outcome, request_delay
+from gaudi_launch.core.predict.simulate import SAFE_SHARE, Outcome, request_delay, simulate
 
 CLOCK = Path(__file__).with_name("virtual_clock.py")
 MODEL = "meta-llama/Llama-3.1-8B-Instruct"
 LIMIT = 0.06
 _SECONDS = 3600
-# requests of the scheduler for a drawn load
-_COUNT = 12_000
+# requests of the scheduler for a drawn load, and for a closed loop, where one client takes a step
+# for each token
+_COUNT, _CLOSED = 12_000, 2000
+# processes of the scheduler, which uses one core and takes ten seconds to start
+_TOGETHER = 2
 _OTHER_SEED = 9
 
 
@@ -101,10 +105,18 @@ def cases(folder: Path, seed: int) -> list[Case]:
     return found
 
 
+def close_to_most(made: Outcome) -> bool:
+    """Return True for a drawn load at which p95 of two seeds differ."""
+    return not made.load.recorded and made.rate > SAFE_SHARE * made.full > 0
+
+
 def sent_by(made: Outcome) -> list[list[Any]]:
     """Return the requests for the scheduler, as `virtual_clock.Case` has them."""
     load = made.load
-    sent = load.sent(None if load.recorded else _COUNT, _OTHER_SEED)
+    count = None
+    if not load.recorded:
+        count = _CLOSED if load.clients else _COUNT
+    sent = load.sent(count, 0 if close_to_most(made) else _OTHER_SEED)
     pace = load.rate or 1.0
     rows = []
     for number, (time, tokens, output) in enumerate(sent.requests):
@@ -135,7 +147,14 @@ def to_clock(found: SpeedEstimate) -> dict[str, Any]:
 
 
 def scheduled(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return what vLLM's scheduler did with each case."""
+    """Return what vLLM's scheduler did with each case, in several processes."""
+    shares = [rows[begin::_TOGETHER] for begin in range(_TOGETHER)]
+    with ThreadPoolExecutor() as pool:
+        done = list(pool.map(_scheduled, shares))
+    return [done[at % _TOGETHER][at // _TOGETHER] for at in range(len(rows))]
+
+
+def _scheduled(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "cases.json"
         file.write_text(json.dumps({"cases": rows}), encoding="utf-8")
@@ -145,6 +164,15 @@ def scheduled(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
         )
     found: list[dict[str, Any]] = json.loads(done.stdout)
     return found
+
+
+def ours(found: Outcome) -> Outcome:
+    """Return the outcome to compare, close to the most that of the scheduler's requests."""
+    if not close_to_most(found):
+        return found
+    made = simulate(found.setup, found.load, most=_COUNT)
+    assert made is not None, "the engine accepts these lengths"
+    return made
 
 
 def theirs(made: Outcome, case: dict[str, Any], record: dict[str, Any]) -> dict[str, float]:
@@ -184,16 +212,12 @@ def main() -> int:
         ]
     rows = [to_clock(each) for each in found]
     for case, one, row, record in zip(asked, found, rows, scheduled(rows), strict=True):
-        made = one.outcome
+        made = ours(one.outcome)
         real = theirs(made, row, record)
         words = []
         for name, latency in (("ttft", made.ttft), ("tpot", made.tpot), ("e2e", made.e2e)):
             mine, value = latency.at(95), real[name]
-            low, high = latency.between(95)
-            close = made.full and made.rate / made.full > SAFE_SHARE and not made.load.recorded
-            good = abs(mine / value - 1) <= LIMIT or (
-                close and low * (1 - LIMIT) <= value <= high * (1 + LIMIT)
-            )
+            good = abs(mine / value - 1) <= LIMIT
             wrong += not good
             words.append(f"{name} {1000 * mine:.1f} / {1000 * value:.1f} ms{'' if good else ' !'}")
         print(f"{case.name:28} {made.requests * made.seeds:7,} simulated  {', '.join(words)}")
