@@ -10,6 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
+from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.core.base.messages import Message, message, text
+from gaudi_launch.core.base.optional import mapped
 from gaudi_launch.core.buckets.bucket_list import BucketError, Buckets
 from gaudi_launch.core.buckets.engine_buckets import algorithm_of, engine_buckets
 from gaudi_launch.core.buckets.engine_env import boolean, exported
