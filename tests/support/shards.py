@@ -15,6 +15,7 @@ def read_shard(path: Path) -> dict[str, tuple[str, bytes]]:
     return {
         name: (e["dtype"], body[slice(*e["data_offsets"])])
         for name, e in json.loads(data[8 : 8 + length]).items()
+        if name != "__metadata__"
     }
 
 

@@ -12,18 +12,28 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from zlib import crc32
 
 import pytest
 
 from gaudi_launch.core.base.errors import ExitCode
 from gaudi_launch.core.models.fp8 import convert
-from gaudi_launch.core.models.fp8.conversion_record import RECORD
-from gaudi_launch.core.models.fp8.convert import convert_folder, convert_shard, wants_conversion
+from gaudi_launch.core.models.fp8.arithmetic import conversion_table
+from gaudi_launch.core.models.fp8.conversion_record import RECORD, read_record
+from gaudi_launch.core.models.fp8.convert import (
+    Conversion,
+    convert_folder,
+    convert_shard,
+    is_converted,
+    wants_conversion,
+)
 from tests.support.scripted_hosts import failed
+from tests.support.shards import read_shard
 
 UP = "layers.0.up_proj.weight"
 CODES = bytes(range(256))
 ONE_BF16, ONE_F16 = b"\x80\x3f", b"\x00\x3c"
+SCALE = struct.pack("<f", 448.0 / 240.0)
 Tensors = Mapping[str, tuple[str, bytes]]
 WHOLE: Tensors = {
     UP: ("F8_E4M3", CODES),
@@ -74,6 +84,96 @@ def source(tmp_path: Path) -> Path:
     (folder / ".gaudi-launch-parts").mkdir()
     (folder / ".gaudi-launch-parts" / "x").write_text("x")
     return folder
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
+
+
+def test_a_checkpoint_is_converted(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # tensors larger than a piece, and a scale in another shard than its weight
+    monkeypatch.setattr(convert, "_CHUNK", 100)
+    shards = ("a.safetensors", "deep/b.safetensors")
+    write(source / shards[1], {f"{UP}_scale": ("F16", ONE_F16 * 130), "norm": ("F32", b"1234")})
+    out, seen, before = tmp_path / "out", list[str](), files_of(source)
+    found = convert_folder(source, out, progress=seen.append)
+    assert (found, sorted(seen)) == (Conversion(shards, (), ("layers.0.q_proj.weight",)), [*shards])
+    assert read_shard(out / shards[0]) == {
+        **WHOLE,
+        UP: ("F8_E4M3", conversion_table().tobytes()),
+        f"{UP}_scale_inv": ("F32", SCALE),
+    }
+    assert read_shard(out / shards[1]) == {
+        f"{UP}_scale": ("F32", SCALE * 130),
+        "norm": ("F32", b"1234"),
+    }
+    written = files_of(out)
+    assert written[shards[0]][8:].startswith(b'{"__metadata__":{"format":"pt"},')
+    # the tensors begin at a multiple of eight bytes
+    assert {int.from_bytes(written[name][:8], "little") % 8 for name in shards} == {0}
+    kept = {name for name in written if not name.startswith(".")}
+    assert (kept, files_of(source)) == ({*shards, "config.json", "deep/notes.txt"}, before)
+    entries = {
+        name: {
+            "size": len(before[name]),
+            "mtime_ns": (source / name).stat().st_mtime_ns,
+            "crc32": crc32(written[name]),
+            "out_size": len(written[name]),
+        }
+        for name in shards
+    }
+    assert read_record(out) == {
+        "schema": 1, "kind": "fp8-gaudi2", "complete": True, "shards": entries,
+    }  # fmt: skip
+    assert is_converted(out)
+    (out / shards[0]).unlink()
+    (out / "model.safetensors.index.json").write_text('{"weight_map": {"x": "a.safetensors"}}')
+    assert not is_converted(out)
+
+
+@pytest.mark.parametrize(
+    ("tensors", "dtype", "weight"),
+    [
+        ({UP: ("F8_E4M3", CODES), f"{UP}_scale": ("I8", b"1")}, "I8", "F8_E4M3"),
+        ({UP: ("BF16", b"12"), f"{UP}_scale": ("F32", b"1234")}, "F32", "BF16"),
+        ({f"{UP}_scale": ("I8", b"1")}, "I8", "-"),
+    ],
+)
+def test_scales_that_do_not_belong_to_weights(
+    tmp_path: Path, tensors: Tensors, dtype: str, weight: str
+) -> None:
+    write(tmp_path / "m" / "a.safetensors", tensors)
+    scale = {"path": str(tmp_path / "m"), "name": f"{UP}_scale", "dtype": dtype, "weight": weight}
+    refusal = ("fp8.scale", ExitCode.MODEL, scale, None)
+    assert failed(lambda: convert_folder(tmp_path / "m", tmp_path / "out")) == refusal
+
+
+def test_a_run_that_ends_early_is_not_complete(source: Path, tmp_path: Path) -> None:
+    def stop(shard: str) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        convert_folder(source, tmp_path / "out", progress=stop)
+    record = read_record(tmp_path / "out")
+    assert (record["complete"], len(record["shards"])) == (False, 1)
+
+
+def test_a_shard_that_differs_is_converted_once_more(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = tmp_path / "new" / "a.safetensors"
+    wrong = [UP, "", UP, UP]
+    monkeypatch.setattr(convert, "first_wrong", lambda *places: wrong.pop(0))
+    convert_shard(source / "a.safetensors", target)
+    mismatch = ("fp8.mismatch", ExitCode.FAILED, {"path": str(target), "name": UP}, None)
+    assert failed(lambda: convert_shard(source / "a.safetensors", target)) == mismatch
+    assert [*target.parent.iterdir()] == [target]
 
 
 def test_a_second_run_converts_only_what_changed(source: Path, tmp_path: Path) -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import os
 import sys
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,33 +17,16 @@ from typing import Any
 import pytest
 
 from gaudi_launch.core.models.hub import child
-from gaudi_launch.core.models.hub.child import HubError, classify, fetch, reason_of
+from gaudi_launch.core.models.hub.child import HubError, classify, reason_of
 from gaudi_launch.core.models.hub.file_choice import PARTS
+from tests.support.local_hub import REVISION, Hub
 
-CONTENT = b"content"
-DIGEST = f"sha256:{hashlib.sha256(CONTENT).hexdigest()}"
-
-
-def entry(path: str = "deep/x", size: int = len(CONTENT), digest: str = DIGEST) -> dict[str, Any]:
-    return {"path": path, "size": size, "digest": digest}
-
-
-def test_a_part_that_is_too_long_is_not_resumed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / PARTS).mkdir()
-    part = tmp_path / PARTS / "x.part"
-    resumed: list[bool] = []
-
-    def take(request: dict[str, Any], path: str, size: int, part: Path) -> None:
-        resumed.append(part.exists())
-        part.write_bytes(CONTENT)
-
-    monkeypatch.setitem(child._FETCH, "hf", take)
-    for name, before in (("x", b"longer than it"), ("y", CONTENT)):
-        part.with_name(f"{name}.part").write_bytes(before)
-        fetch({"source": "hf", "target": str(tmp_path), "files": [entry(name)]})
-    assert resumed == [False, True]
+WEIGHTS = b"weights"
+DIGEST = f"sha256:{hashlib.sha256(WEIGHTS).hexdigest()}"
+EMPTY = "blob:e69de29bb2d1d6434b8b29ae775ad8c2e48c5391"
+BRACES = "blob:9e26dfeeb6e641a33dae4961196235bdb965b21b"
+LARGE = "deep/x.safetensors"
+REQUEST = {"source": "hf", "repo": "me/small", "repo_type": "model", "revision": REVISION}
 
 
 class GatedRepoError(Exception):
@@ -166,43 +150,6 @@ def module(monkeypatch: pytest.MonkeyPatch, name: str, **parts: Any) -> None:
     monkeypatch.setitem(sys.modules, name, made)
 
 
-class HfApi:
-    asked: list[tuple[str, dict[str, Any]]]
-
-    def repo_info(self, repo: str, **options: Any) -> Any:
-        self.asked.append((repo, options))
-        return SimpleNamespace(sha="c0ffee")
-
-    def list_repo_tree(self, repo: str, **options: Any) -> Any:
-        self.asked.append((repo, options))
-        yield SimpleNamespace(path="deep")
-        yield SimpleNamespace(path="a", size=1, lfs=SimpleNamespace(sha256="aa"), blob_id="bb")
-        yield SimpleNamespace(path="b", size=2, lfs={"sha256": "cc"}, blob_id="bb")
-        yield SimpleNamespace(path="c", size=3, lfs=None, blob_id="dd")
-        yield SimpleNamespace(path="d", size=0)
-
-
-def test_a_list_of_hugging_face(monkeypatch: pytest.MonkeyPatch) -> None:
-    HfApi.asked = []
-    module(monkeypatch, "huggingface_hub", HfApi=HfApi)
-    request = {"repo": "me/m", "repo_type": "dataset", "revision": ""}
-    assert child._LIST["hf"](request) == {
-        "revision": "c0ffee",
-        "files": [
-            {"path": "a", "size": 1, "digest": "sha256:aa"},
-            {"path": "b", "size": 2, "digest": "sha256:cc"},
-            {"path": "c", "size": 3, "digest": "blob:dd"},
-            {"path": "d", "size": 0, "digest": ""},
-        ],
-    }
-    assert HfApi.asked == [
-        ("me/m", {"repo_type": "dataset", "revision": None, "timeout": 30}),
-        ("me/m", {"repo_type": "dataset", "revision": "c0ffee", "recursive": True}),
-    ]
-    child._LIST["hf"]({**request, "revision": "v1"})
-    assert HfApi.asked[2][1]["revision"] == "v1"
-
-
 Rows = Callable[..., list[Any]]
 
 
@@ -269,6 +216,91 @@ def process(monkeypatch: pytest.MonkeyPatch) -> Process:
         monkeypatch.setenv(name, "")
         monkeypatch.delenv(name)
     return Process(monkeypatch)
+
+
+@pytest.fixture
+def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
+    """Let the library of Hugging Face ask a hub on this machine."""
+    with Hub({"empty": b"", "config.json": b"{}", LARGE: WEIGHTS}) as running:
+        files = f"{running.url}/{{repo_id}}/resolve/{{revision}}/{{filename}}"
+        # what the library reads of the environment when it is imported
+        for name, value in (
+            ("ENDPOINT", running.url),
+            ("HUGGINGFACE_CO_URL_TEMPLATE", files),
+            ("HF_HUB_OFFLINE", False),
+        ):
+            monkeypatch.setattr(f"huggingface_hub.constants.{name}", value)
+        monkeypatch.setenv("no_proxy", "127.0.0.1")
+        yield running
+
+
+def done(target: Path, path: str, digest: str, **more: Any) -> dict[str, Any]:
+    status = (target / path).stat()
+    return {
+        "done": path, "size": status.st_size, "digest": digest, "mtime": status.st_mtime_ns, **more,
+    }  # fmt: skip
+
+
+def test_what_is_listed_is_fetched_once_the_smallest_first(
+    process: Process, hub: Hub, tmp_path: Path
+) -> None:
+    files = [
+        {"path": "empty", "size": 0, "digest": EMPTY},
+        {"path": "config.json", "size": 2, "digest": BRACES},
+        {"path": LARGE, "size": 7, "digest": DIGEST},
+    ]
+    listed = process({**REQUEST, "do": "list", "revision": ""})
+    assert listed == ([{"revision": REVISION, "files": files}], "", 0)
+    assert [os.environ[f"HF_HUB_DISABLE_{name}"] for name in ("TELEMETRY", "XET")] == ["1", "1"]
+    # a digest that is not known is not compared
+    unknown = {"path": "config.json", "size": 2, "digest": ""}
+    fetch = {**REQUEST, "do": "fetch", "target": str(tmp_path)}
+    found = process({**fetch, "files": [files[2], unknown, files[0]]})
+    rows = (("empty", EMPTY), ("config.json", ""), (LARGE, DIGEST))
+    assert found == ([done(tmp_path, *row) for row in rows], "", 0)
+    assert {path: (tmp_path / path).read_bytes() for path in hub.files} == hub.files
+    assert [path for path in (tmp_path / PARTS).rglob("*") if path.is_file()] == []
+    assert hub.asked == [("config.json", ""), (LARGE, "")]
+    in_place = [done(tmp_path, *row, in_place=True) for row in (rows[0], rows[2])]
+    assert process({**fetch, "files": [files[2], files[0]]}) == (in_place, "", 0)
+    assert len(hub.asked) == 2
+
+
+@pytest.mark.parametrize(
+    ("trouble", "part", "there", "asked"),
+    [
+        ("", b"wei", b"", ["bytes=3-"]),
+        ("", b"longer than it", b"", [""]),
+        ("", b"whatever", b"another", [""]),
+        # the content is verified, and fetched once more
+        ("", b"another", b"", [""]),
+        ("lie_once", b"", b"cut", ["", ""]),
+        ("lie", b"", b"", ["", ""]),
+    ],
+)
+def test_a_file_is_resumed_and_what_differs_is_fetched_once_more(
+    process: Process,
+    hub: Hub,
+    tmp_path: Path,
+    trouble: str,
+    part: bytes,
+    there: bytes,
+    asked: list[str],
+) -> None:
+    hub.trouble = trouble
+    for path, content in ((tmp_path / LARGE, there), (tmp_path / PARTS / f"{LARGE}.part", part)):
+        path.parent.mkdir(parents=True)
+        if content:
+            path.write_bytes(content)
+    files = [{"path": LARGE, "size": 7, "digest": DIGEST}]
+    found = process({**REQUEST, "do": "fetch", "target": str(tmp_path), "files": files})
+    assert hub.asked == [(LARGE, each) for each in asked]
+    if trouble == "lie":
+        assert found == ([{"error": "changed", "detail": LARGE}], "", 1)
+        assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+    else:
+        assert found == ([done(tmp_path, LARGE, DIGEST)], "", 0)
+        assert (tmp_path / LARGE).read_bytes() == WEIGHTS
 
 
 def test_an_error_is_an_answer(process: Process, monkeypatch: pytest.MonkeyPatch) -> None:
