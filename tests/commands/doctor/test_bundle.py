@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import random
+import stat
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -72,6 +75,43 @@ def test_secrets_are_always_gone(keep_names: bool) -> None:
     assert [secret for secret in SECRETS if secret in text] == []
     assert "--max-num-batched-tokens 8192 --max-model-len=16384" in text
     assert '"max_tokens": 5' in text
+
+
+def test_values_of_secret_options_and_the_begin_of_a_long_log_are_gone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(bundle, "_TAIL", 298)
+    place = state_dir() / "services" / "one"
+    place.mkdir(parents=True)
+    argv = ["vllm", "serve", "--ssl-keyfile-password", "first-S", "--port", "80"]
+    settings = [{"name": "--hf-token", "value": "second-S"}, {"name": "--port", "value": "80"}]
+    (place / "plan.json").write_text(json.dumps({"argv": argv, "settings": settings}))
+    end = f"{'port ' * 50}\nPASSPHRASE="
+    (place / "engine.log").write_text(f"model {end}{'third-S ' * 4}\n")
+    files = bundle.contents({}, {}, {}, Redactor())
+    assert "-S" not in "".join(files.values())
+    plan = json.loads(files["plans/1-plan.json"])
+    assert (plan["argv"][-2:], plan["settings"][1]) == (["--port", "80"], settings[1])
+    log = files["logs/1-engine.log"]
+    assert (log.startswith("el port"), end in log) == (True, True)
+
+
+def test_the_archive_is_complete_and_its_owners_only(tmp_path: Path) -> None:
+    path = tmp_path / "case.tar.gz"
+    path.write_text("an older one")
+    path.chmod(0o644)
+    files = {"host.json": "{}\n", "logs/1-a.log": "Ω\n"}
+    old = os.umask(0)
+    try:
+        bundle.write(path, files)
+    finally:
+        os.umask(old)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    with tarfile.open(path) as archive:
+        found = {each.name: archive.extractfile(each).read().decode() for each in archive}  # type: ignore[union-attr]
+        assert {each.mode for each in archive} == {0o600}
+    assert found == {f"gaudi-launch-bundle/{name}": text for name, text in files.items()}
+    assert [*tmp_path.iterdir()] == [path]
 
 
 def test_links_other_endings_and_missing_folders_are_refused(tmp_path: Path) -> None:
