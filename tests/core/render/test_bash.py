@@ -26,12 +26,10 @@ from gaudi_launch.core.planning.container import Container, Mount
 from gaudi_launch.core.render import docker, script
 from gaudi_launch.core.render.plan_container import container_of
 from tests.support.plans import odd, planned
-from tests.support.processes import free_port, living, pids, trivial_python
+from tests.support.processes import living
 from tests.support.refusals import failing
 from tests.support.render_tools import NAMES, ODD, shellcheck
 from tests.support.waiting import GENEROUS
-
-__all__ = ["free_port", "pids", "trivial_python"]
 
 _TELL = "import json, os, sys; print(json.dumps([sys.argv[1:], dict(os.environ)]))"
 TELL = (sys.executable, "-c", _TELL)
@@ -163,23 +161,6 @@ def stand_in(folder: Path) -> None:
     program.chmod(program.stat().st_mode | stat.S_IXUSR)
 
 
-def test_the_script_builds_an_image_that_nobody_publishes_once(tmp_path: Path) -> None:
-    plan, host = planned()
-    container = container_of(plan, host)
-    wanted = dockerfile(needed_release("vllm-fork@1.21"), SetupExtras())
-    text = docker.render(container, "n", ["head"], wanted, {}).files["docker.sh"]
-    stand_in(tmp_path)
-    told(tmp_path, text, path=f"{tmp_path}:{os.environ['PATH']}")
-    words, read = json.loads((tmp_path / "built").read_text())
-    assert (words, read) == (
-        ["build", "--tag", "gaudi-launch/vllm-fork:1.21-277a33cd9", "-"],
-        wanted,
-    )
-    (tmp_path / "built").write_text("untouched")
-    told(tmp_path, text, path=f"{tmp_path}:{os.environ['PATH']}")
-    assert (tmp_path / "built").read_text() == "untouched"
-
-
 def test_nothing_runs_without_the_servers_key(tmp_path: Path) -> None:
     plan = odd(TELL, {"VLLM_API_KEY": "s3cret"})
     text = script.render(plan, {"HF_TOKEN": "hf_x"}).files["serve.sh"]
@@ -229,21 +210,6 @@ def test_the_script_starts_the_engine_and_hands_it_signals(
         os.kill(pid, signal.SIGKILL)
     while living(pids):
         time.sleep(0.05)
-
-
-def test_the_plans_own_files_are_written(tmp_path: Path) -> None:
-    path, content = str(tmp_path / "b $x/buckets 中.txt"), "(1, 128, 0)\n# '$HOME'\n"
-    plan = odd(TELL, {"VLLM_BUCKETING_FROM_FILE": path})
-    plan = replace(plan, command=replace(plan.command, files={path: content}))
-    _, environment = told(tmp_path, script.render(plan, {}).files["serve.sh"])
-    assert Path(environment["VLLM_BUCKETING_FROM_FILE"]).read_text() == content
-    Path(path).unlink()
-    stand_in(tmp_path)
-    container = container_of(plan, make("hls2"))
-    assert Mount(path, path, True) in container.mounts
-    text = docker.render(container, "n", ["head"], None, plan.command.files).files["docker.sh"]
-    told(tmp_path, text, path=f"{tmp_path}:{os.environ['PATH']}")
-    assert Path(path).read_text() == content
 
 
 def test_a_name_in_a_comment_cannot_end_it(tmp_path: Path) -> None:

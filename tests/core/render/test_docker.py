@@ -10,7 +10,6 @@ from gaudi_launch.core.base.errors import ExitCode
 from gaudi_launch.core.base.messages import message
 from gaudi_launch.core.planning.container import Container, Mount
 from gaudi_launch.core.render import compose, docker, quadlet
-from gaudi_launch.core.render.compose import project_name
 from gaudi_launch.core.render.docker import health_words, run_words
 from gaudi_launch.core.render.rendered import Rendered
 from tests.support.cli import golden
@@ -112,8 +111,3 @@ def test_the_limits_and_the_health_of_a_container() -> None:
     assert ours == ["--ulimit=memlock=-1:-1", "--stop-timeout=30", "--ulimit=nofile=1:2"]
     none = run_words(CARDS, "x", limits={"memlock": (1, 1)}, with_health=False)
     assert "--ulimit=memlock=-1:-1" not in none
-
-
-def test_names_of_projects() -> None:
-    names = {"A.b/c": "a-b-c", "-_x-": "x-", "9_y": "9_y", "..": "gaudi-launch", "": "gaudi-launch"}
-    assert {name: project_name(name) for name in names} == names

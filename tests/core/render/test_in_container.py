@@ -12,7 +12,7 @@ from gaudi_launch.core.planning.plan import Command, Plan
 from gaudi_launch.core.render.docker import run_words
 from gaudi_launch.core.render.in_container import ContainerPlace, in_container
 from gaudi_launch.core.render.plan_container import container_of
-from tests.support.plans import odd, planned
+from tests.support.plans import planned
 
 PLAN, HOST = planned()
 PLAN = replace(PLAN, command=replace(PLAN.command, files={"/f": "text"}))
@@ -59,10 +59,3 @@ def test_a_container_without_cards_has_a_user() -> None:
     container = replace(made, program="docker", user="5:6")
     assert container.confined and not container.modules
     assert found == expected(place, container, health=True, plan=cpu)
-
-
-def test_a_plan_without_a_model_has_a_name() -> None:
-    bare = replace(odd(("python3", "-m", "e"), {}), model={})
-    found = in_container(bare, HOST, {}, ContainerPlace("docker", image="x:1"))
-    assert found.container is not None
-    assert found.container.name == container_name("vllm-fork", "", 30001)

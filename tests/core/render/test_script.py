@@ -52,12 +52,6 @@ def test_a_script(name: str, plan: Plan, plain_english: None) -> None:
     assert found == Rendered({"serve.sh": found.files["serve.sh"]}, frozenset({"serve.sh"}))
 
 
-def test_a_script_on_cpus_without_a_node(plain_english: None) -> None:
-    plan = replace(BARE, command=replace(BARE.command, cpus=(1, 2)))
-    text = script.render(plan, {}).files["serve.sh"]
-    assert "numactl -C 1-2 true" in text and " -p " not in text
-
-
 @pytest.mark.parametrize(
     ("name", "plan", "options"),
     [

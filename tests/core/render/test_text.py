@@ -7,10 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_launch.core.base.messages import text
 from gaudi_launch.core.planning.container import Container
-from gaudi_launch.core.planning.plan import Placement
-from gaudi_launch.core.render.text import comments, heading, with_exported, with_files
+from gaudi_launch.core.render.text import heading, with_exported, with_files
 from tests.support.plans import odd, planned
 
 
@@ -20,18 +18,6 @@ def test_cards_are_named_where_there_are_any() -> None:
     assert heading(plan)[0] == f"{first} on cards (module IDs) 0,1,2,3, at http://127.0.0.1:30001"
     without = replace(plan, placement=replace(plan.placement, modules=()))
     assert heading(without)[0] == f"{first}, at http://127.0.0.1:30001"
-
-
-def test_the_first_lines_of_a_file(plain_english: None) -> None:
-    plan = odd(("python3",), {})
-    words = {"engine": plan.engine.label, "model": "/models/m", "cards": "0,1", "url": plan.url}
-    made = text("render.made")
-    assert heading(plan) == [text("render.heading", **words), made]
-    none = replace(plan, placement=Placement(()), model={"path": "a\nb"})
-    shown = {**words, "cards": "", "model": "a\nb"}
-    assert heading(none) == [text("render.heading_no_cards", **shown).replace("\n", "?"), made]
-    assert heading(replace(plan, model={}))[0] == text("render.heading", **{**words, "model": "-"})
-    assert comments(["a\tb", "c"]) == ["# a?b", "# c"]
 
 
 def test_variables_that_the_user_exported() -> None:

@@ -29,18 +29,6 @@ def refusal(call: Callable[[], object]) -> tuple[str, ExitCode, dict[str, object
     return caught.value.id, caught.value.exit_code, dict(caught.value.text.values)
 
 
-def test_only_chosen_options_are_given() -> None:
-    assert Kubectl("k").words("get", "pods") == ["k", "get", "pods"]
-    assert Kubectl("k", "n", "/f", "c").words("get") == [
-        "k",
-        "--kubeconfig=/f",
-        "--context=c",
-        "--namespace=n",
-        "get",
-    ]
-    assert Kubectl("k").seconds == 60.0
-
-
 def test_an_answer_is_an_object(program: Callable[[str], Kubectl]) -> None:
     echo = program('printf \'{"arguments": "%s"}\' "$*"')
     assert echo.document("get", "pods") == {

@@ -46,30 +46,8 @@ def test_a_plan_with_compiled_graphs() -> None:
     )
 
 
-def test_graphs_of_another_image_have_another_key() -> None:
-    env = {"PT_HPU_RECIPE_CACHE_CONFIG": "/cache,false,4096"}
-    one, other = (made(Container(image, (), env)) for image in ("a", "b"))
-    assert one.recipe_key != other.recipe_key
-    none = made(Container("a", (), {"PT_HPU_RECIPE_CACHE_CONFIG": "/cache,false,"}))
-    assert (none.recipe_mib, none.recipe_key) == (0, "")
-
-
 def test_a_pod_without_cards_is_one_of_rays_units() -> None:
     assert made(Container("a", ()), replace(NEEDS, cards=0)).ray_amount == 1
-
-
-@pytest.mark.parametrize(
-    ("argv", "requests"),
-    [
-        (("--max-num-seqs", "8"), 8),
-        (("--max-concurrent-requests=9",), 9),
-        (("--max-num-seqs", "8", "--max-num-seqs", "16"), 16),
-        (("--max-num-seqs", "many"), 100),
-        ((), 100),
-    ],
-)
-def test_a_pods_requests_are_those_of_its_engine(argv: tuple[str, ...], requests: int) -> None:
-    assert made(Container("a", argv)).requests == requests
 
 
 def test_any_text_becomes_a_dns_label() -> None:
@@ -77,14 +55,6 @@ def test_any_text_becomes_a_dns_label() -> None:
     assert dns_name("模型") == "model"
     assert dns_name("a" * 44 + "-b") == "a" * 44
     assert dns_name("Abc-def", 4) == "abc"
-
-
-def test_a_release_is_named_by_its_user_or_by_its_model() -> None:
-    assert release_name("mine-1", "m") == "mine-1"
-    assert release_name("", "Qwen/Qwen3-8B") == "qwen3-8b"
-    assert release_name("", "/models/7B/") == "m-7b"
-    assert release_name("", "org/" + "a" * 40) == "a" * 31
-    assert release_name("a" * 33, "m") == "a" * 33
 
 
 @pytest.mark.parametrize("name", ["Upper", "7b", "a_b", "-a", "a" * 34])

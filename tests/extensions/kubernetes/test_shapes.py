@@ -131,12 +131,6 @@ def test_what_a_template_could_read_as_its_own_stays_text() -> None:
     assert f"        image: {image}" in lines
 
 
-def test_an_object_with_a_name_that_exists_twice_is_refused() -> None:
-    for make in (render, chart):
-        with failing("kubernetes.twice", ExitCode.USAGE):
-            make([plain_served(), plain_served(key="other")], KubernetesTarget("chat"))
-
-
 def test_a_key_that_ray_would_ignore_is_refused() -> None:
     wrong = {"applications": [], "proxy_place": "EveryNode"}
     with failing("kubernetes.not_valid", ExitCode.FAILED):

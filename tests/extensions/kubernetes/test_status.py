@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timezone
 from typing import Any
 
 import pytest
@@ -16,7 +16,6 @@ from gaudi_launch.extensions.kubernetes.status import (
     Pod,
     Status,
     engine_of,
-    instance_of,
     reference_of,
     statuses,
 )
@@ -118,13 +117,6 @@ def test_a_ray_service_that_does_not_run_has_no_ready_worker() -> None:
     cluster = {"activeServiceStatus": {"rayClusterStatus": {"readyWorkerReplicas": 3}}}
     (found,) = statuses([thing("RayService", "ray", status=cluster)], NOW)
     assert found.workloads == (KubeWorkload("RayService", "ray", 1, 0),)
-
-
-def test_a_deployment_is_ready_with_all_replicas_of_all_workloads() -> None:
-    done, short = KubeWorkload("Deployment", "a", 1, 2), KubeWorkload("Deployment", "b", 2, 1)
-    assert Status("chat", (done,), ()).ready
-    assert not Status("chat", (done, short), ()).ready
-    assert not Status("chat", (), ()).ready
 
 
 def test_a_deployment_as_json() -> None:
@@ -319,12 +311,6 @@ def test_the_age_of_an_unknown_or_later_time_is_nothing() -> None:
     assert ages == [2, 0, 0, 0]
 
 
-def test_now_is_the_clock_of_this_machine() -> None:
-    made = datetime.now(timezone.utc) - timedelta(hours=1)
-    item = thing("Pod", "a", metadata={"creationTimestamp": made.strftime("%Y-%m-%dT%H:%M:%SZ")})
-    assert 3600 <= statuses([item])[0].pods[0].seconds < 3700
-
-
 @pytest.mark.parametrize(
     ("item", "name"),
     [
@@ -354,11 +340,6 @@ def test_logs_are_those_of_the_first_container_of_an_engines_pod() -> None:
     assert engine_of({**pod(), "kind": "Deployment"}) == ""
     assert engine_of({**pod(), "spec": {"containers": []}}) == ""
     assert engine_of(None) == ""
-
-
-def test_the_deployment_of_an_object_is_its_instance() -> None:
-    assert instance_of(thing("Pod", "a", "chat")) == "chat"
-    assert instance_of({"metadata": {"labels": {}}}) == ""
 
 
 def test_every_kind_of_object_that_is_rendered_is_read_and_deleted() -> None:

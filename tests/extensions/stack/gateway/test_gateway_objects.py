@@ -10,20 +10,12 @@ from gaudi_launch.extensions.kubernetes.chart_values import Name, plain
 from gaudi_launch.extensions.stack.gateway.gateway_image import GatewaySecrets
 from gaudi_launch.extensions.stack.gateway.gateway_objects import (
     gateway_objects,
-    keys_secret,
     pod_secrets,
-    tls_secret,
 )
 from tests.support.served_models import GATEWAY
 
 KEYS = {"name": "keys", "mountPath": "/etc/gaudi-launch-keys", "readOnly": True}
 TLS = {"name": "tls", "mountPath": "/etc/gaudi-launch-tls", "readOnly": True}
-
-
-def test_secrets_have_the_name_of_the_release() -> None:
-    release = Name("chat")
-    assert (keys_secret(release), tls_secret(release)) == ("chat-gateway-keys", "chat-gateway-tls")
-    assert keys_secret(Name("a" * 45)) == "a" * 32 + "-gateway-keys"
 
 
 def test_the_gateway_reads_the_files_of_the_secrets() -> None:
