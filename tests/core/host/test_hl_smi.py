@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from gaudi_launch.core.host import hl_smi
 from gaudi_launch.core.host.hl_smi import CARD_FIELDS, HlSmiOutput
 
@@ -14,3 +16,19 @@ def test_a_program_that_cannot_be_run_is_a_problem(tmp_path: Path) -> None:
     assert hl_smi.run(str(tmp_path / "none"), ["-L"]) == HlSmiOutput(
         problem="'hl-smi -L' cannot be run: No such file or directory"
     )
+
+
+@pytest.mark.parametrize(
+    ("script", "text", "problem"),
+    [
+        ("echo one; echo two", "one\ntwo\n", ""),
+        ("echo one; echo two; exit 3", "one\ntwo\n", "ended with exit code 3: two"),
+        ("exit 3", "", "ended with exit code 3"),
+    ],
+)
+def test_an_exit_status_is_a_problem(tmp_path: Path, script: str, text: str, problem: str) -> None:
+    program = tmp_path / "hl-smi"
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755)
+    expected = f"'hl-smi -L' {problem}" if problem else ""
+    assert hl_smi.run(str(program), ["-L"]) == HlSmiOutput(text, expected or None)

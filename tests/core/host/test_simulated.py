@@ -10,7 +10,7 @@ import pytest
 
 from gaudi_launch.core.base.errors import ExitCode
 from gaudi_launch.core.host.machine import load
-from gaudi_launch.core.host.simulated import Machine, server_of, write_machine
+from gaudi_launch.core.host.simulated import BOXES, Machine, server_of, write_machine
 from tests.support.refusals import failing
 
 KNOWN_VARIANTS = (
@@ -51,6 +51,13 @@ def test_a_variant_of_modules_that_the_machine_lacks(modules: str) -> None:
 )
 def test_the_full_server_of_a_product(product: str, server: str | None) -> None:
     assert server_of(product) == server
+
+
+@pytest.mark.parametrize("name", BOXES)
+def test_each_cpu_is_of_one_node(name: str) -> None:
+    box = BOXES[name]
+    cpus = [cpu for node in range(box.sockets) for cpu in box.cpus_of(node)]
+    assert sorted(cpus) == [*range(box.cpu_count)]
 
 
 def test_a_machine_is_written_with_its_changes(tmp_path: Path) -> None:

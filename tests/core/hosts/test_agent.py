@@ -225,6 +225,19 @@ def test_a_command_runs_to_its_end(caller: int, deserted: int) -> None:
         assert found == {"code": code, "output": output}
 
 
+def test_a_request_has_one_marked_answer(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(agent.DOES, "add", lambda request: {"sum": request["a"] + request["b"]})
+    answers = {
+        '{"do": "add", "a": 1, "b": 2}': {"sum": 3},
+        '{"do": "none"}': {"error": "KeyError: 'none'"},
+    }
+    for request, answer in answers.items():
+        agent.main(request)
+        assert capfd.readouterr().out == f"\n{agent.MARK}{json.dumps(answer)}\n"
+
+
 def test_a_port_that_accepts_connections() -> None:
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))

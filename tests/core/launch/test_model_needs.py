@@ -12,11 +12,22 @@ from gaudi_launch.core.base.errors import ExitCode
 from gaudi_launch.core.launch import model_needs
 from gaudi_launch.core.launch.model_needs import check_disk
 from gaudi_launch.core.launch.setup_steps import Room, SetupFacts
+from gaudi_launch.core.models.fp8.quant_config import QuantFile
 from tests.support.refusals import refused
 
 pytestmark = pytest.mark.usefixtures("plain_english")
 GIB = 1 << 30
 Usage = namedtuple("Usage", "total used free")
+
+
+def test_measurements_that_are_missing_are_counted() -> None:
+    found = QuantFile("/q.json", "flag", missing=("b", "a"))
+    error = model_needs.incomplete(found, "org/m", 4)
+    with refused(
+        "quant.measurements_missing", ExitCode.MODEL,
+        path="/q.json", model="org/m", cards=4, count=2, first="b",
+    ):  # fmt: skip
+        raise error
 
 
 # --- checks before a launch ----------------------------------------------------------------------

@@ -391,7 +391,7 @@ def test_a_record_counts_for_the_same_inputs_only(tmp_path: Path) -> None:
     now = about(WISH, scripts("1.22"), "1.22")
     assert now == {**asdict(WISH), "release": "1.22", "scripts": "/s"}
     out = tmp_path / "far" / "out"
-    assert read_done(out, now) == Done(now)
+    assert read_done(out, now) == Done(now, (), False)
     done = Done(now, ("dataset", "measure"), True)
     write_done(out, done)
     assert [path.name for path in out.iterdir()] == [RECORD]
