@@ -99,42 +99,25 @@ GUIDES: dict[str, tuple[str, dict[str, Any]]] = {
             "cache_dir": "/data/warmup_cache",
         },
     ),
-    "3.2 DeepSeek-R1-Distill-Llama-70B on four cards": (
-        "/data/hf_models/DeepSeek-R1-Distill-Llama-70B",
-        {
-            "cards": 4,
-            "modules": (0, 1, 2, 3),
-            "max_num_seqs": 128,
-            "input_range": (800, 4096),
-            "output_range": (800, 2048),
-            **_SHORT,
-            "cache_dir": "/data/70B_warmup_cache",
-        },
-    ),
-    "3.2 DeepSeek-R1-Distill-Qwen-32B on two cards": (
-        "/data/hf_models/DeepSeek-R1-Distill-Qwen-32B",
-        {
-            "cards": 2,
-            "modules": (0, 1),
-            "max_num_seqs": 32,
-            "input_range": (800, 4096),
-            "output_range": (800, 2048),
-            **_SHORT,
-            "cache_dir": "/data/32B_warmup_cache",
-        },
-    ),
-    "3.2 DeepSeek-R1-Distill-Llama-8B on one card": (
-        "/data/hf_models/DeepSeek-R1-Distill-Llama-8B",
-        {
-            "cards": 1,
-            "modules": (0,),
-            "max_num_seqs": 32,
-            "input_range": (800, 4096),
-            "output_range": (800, 2048),
-            **_SHORT,
-            "cache_dir": "/data/8B_warmup_cache",
-        },
-    ),
+    **{
+        f"3.2 DeepSeek-R1-Distill-{name} on {words}": (
+            f"/data/hf_models/DeepSeek-R1-Distill-{name}",
+            {
+                "cards": cards,
+                "modules": tuple(range(cards)),
+                "max_num_seqs": seqs,
+                "input_range": (800, 4096),
+                "output_range": (800, 2048),
+                **_SHORT,
+                "cache_dir": f"/data/{name.rpartition('-')[2]}_warmup_cache",
+            },
+        )
+        for name, words, cards, seqs in (
+            ("Llama-70B", "four cards", 4, 128),
+            ("Qwen-32B", "two cards", 2, 32),
+            ("Llama-8B", "one card", 1, 32),
+        )
+    },
     # the configurations that the 1.16 guide names as validated
     **{
         f"1.16 {name} on {cards}": (
