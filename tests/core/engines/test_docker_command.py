@@ -29,15 +29,6 @@ CARDS = Container(
 )
 
 
-def test_cards_ports_mounts_and_secrets() -> None:
-    assert docker_run(CARDS, "here") == (
-        "docker", "run", "--rm", "--init", "--name", "here", "--runtime=habana",
-        "--cap-add=sys_nice", "--ipc=host", "-p", "127.0.0.1:8080:80", "-v",
-        "/models/m:/models/m:ro", "-v", "/data:/data", "-e", "HABANA_VISIBLE_DEVICES=2,3", "-e",
-        "A=1 2", "-e", "B=", "-e", "HF_TOKEN", "--cpuset-cpus=0-3", "engine:1", "--model-id", "m",
-    )  # fmt: skip
-
-
 def test_without_cards_on_the_hosts_network() -> None:
     plain = Container(image="engine:1", argv=("serve",), entrypoint="vllm")
     assert docker_run(plain, "here", options=("--shm-size", "8g")) == (
@@ -53,13 +44,6 @@ def test_without_cards_on_the_hosts_network() -> None:
 def test_where_a_port_is_published(address: str, word: str) -> None:
     words = docker_run(replace(CARDS, address=address), "here")
     assert words[words.index("-p") + 1] == word
-
-
-def test_cards_that_the_container_names_itself_are_not_named_twice() -> None:
-    words = docker_run(replace(CARDS, env={"HABANA_VISIBLE_DEVICES": "all"}), "here")
-    assert [word for word in words if word.startswith("HABANA_VISIBLE_DEVICES")] == [
-        "HABANA_VISIBLE_DEVICES=all"
-    ]
 
 
 @given(

@@ -45,18 +45,6 @@ def facts(engine: str, version: str) -> Version:
     return found
 
 
-def test_a_version_that_does_not_list_the_type_runs_mla_without_its_latent() -> None:
-    # HabanaAI/vllm-fork@277a33cd907e:vllm/config.py is_deepseek_mla does not name kimi_k2
-    old, new = facts("vllm-fork", "1.21"), facts("vllm-gaudi", "0.26.0")
-    assert (compresses(KIMI, old, {}), compresses(KIMI, new, {})) == (False, True)
-    assert [(each.kind, each.layers, each.allocates) for each in layer_caches(KIMI, old, {})] == [
-        ("latent", 4, "full")
-    ]
-    assert [(each.kind, each.layers, each.allocates) for each in layer_caches(KIMI, new, {})] == [
-        ("latent", 4, "latent")
-    ]
-
-
 def test_a_variable_turns_the_latent_off() -> None:
     new = facts("vllm-gaudi", "0.26.0")
     assert not compresses(KIMI, new, {"VLLM_MLA_DISABLE": "1"})

@@ -82,14 +82,6 @@ def test_an_instruct_model_of_a_thinking_family_only_calls_tools() -> None:
     assert parsers_of("vllm-fork@1.22", "Qwen3-30B-A3B-Instruct-2507", cards=1) == calls("hermes")
 
 
-def test_the_users_parser_wins_and_the_plan_shows_what_it_overrode() -> None:
-    words = ("--tool-call-parser", "pythonic")
-    plan, _ = planned("vllm-fork@1.22", model="/models/Qwen3-8B", cards=1, extra=words)
-    assert chosen(plan) == [reasons("qwen3"), ("--tool-call-parser", "pythonic", "flag")]
-    setting = next(setting for setting in plan.settings if setting.name == "--tool-call-parser")
-    assert [(each.value, each.source) for each in setting.beaten] == [("hermes", "profile")]
-
-
 def test_tool_calls_of_the_user_leave_reasoning_out_where_both_exclude_each_other() -> None:
     words = (SWITCH, "--tool-call-parser", "deepseek_v3")
     found = parsers_of("deepseek_r1", "DeepSeek-R1-0528-G2", cards=8, extra=words)

@@ -10,24 +10,11 @@ import pytest
 from gaudi_launch.cli.main import run
 from gaudi_launch.core.base.errors import LaunchError
 from gaudi_launch.core.engines import registry
-from gaudi_launch.core.engines.support import versions
 from gaudi_launch.core.host.hardware import Host
 from gaudi_launch.core.models.model import Model
-from gaudi_launch.core.planning.profiles import profiles
 from gaudi_launch.core.planning.request import Request
 
 V3 = Model("m", "DeepSeek-V3.1-G2", architecture="DeepseekV3ForCausalLM", mla_rank=576)
-
-
-def test_the_default_is_the_newest_release_of_the_plugin_with_facts() -> None:
-    numbers = {
-        tuple(map(int, each.version.split(".")[:3]))
-        for each in versions()
-        if "main" not in each.version and each.engine == "vllm-gaudi"
-    }
-    found = registry.find("auto").identity
-    assert (found.name, tuple(map(int, found.version.split(".")))) == ("vllm-gaudi", max(numbers))
-    assert registry.find("vllm-fork").identity.label == "vllm-fork@1.21"
 
 
 def test_a_model_that_only_a_fork_loads_gets_the_fork() -> None:
@@ -82,10 +69,6 @@ def test_an_engine_that_ended_says_so_in_its_plan(
     warnings = json.loads(capsys.readouterr().out)["warnings"]
     found = [warning["message"] for warning in warnings if warning["id"] == "plan.engine_ended"]
     assert [date in each for each in found] == [True] * (date is not None)
-
-
-def test_profiles_name_engines_that_there_are() -> None:
-    assert {profile.engine for profile in profiles()} - {""} <= set(registry.ENGINES)
 
 
 @pytest.mark.parametrize(

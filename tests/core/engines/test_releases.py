@@ -61,10 +61,6 @@ def test_setup_takes_every_repository_at_a_commit(engine: str, version: str) -> 
     assert len(parts) == 2 and all(part.commit for part in parts)
 
 
-def test_an_engine_without_a_profile_has_no_release() -> None:
-    assert release_of("cpu") is None
-
-
 def test_the_image_that_serves_is_published_or_built() -> None:
     built = replace(PLUGIN, images=(BARE,), code=Code("a/b"), version="0_1")
     assert (built.whole_image, built.image) == (None, "gaudi-launch/vllm-gaudi:0-1-main")

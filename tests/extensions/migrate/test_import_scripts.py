@@ -125,12 +125,6 @@ def test_the_release_is_that_of_the_script_or_of_its_options(
     assert read_call(words, "1.22").release == "1.22"
 
 
-def test_an_option_that_bash_has_too_is_the_scripts_after_its_name() -> None:
-    script = FORK_CALL[1]
-    found = read_call(["bash", "-x", script, "-x", "4", "-w", "/m/x"], "1.22")
-    assert found == ScriptCall("1.22", ("-x", "4", "-w", "/m/x"), {}, "/s")
-
-
 def test_variables_and_the_end_of_a_command_are_not_options() -> None:
     words = ["A=1", "nohup", *FORK_CALL, "-n", "2", "2>&1", "|", "tee", "log"]
     found = read_call(words)

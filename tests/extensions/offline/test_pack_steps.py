@@ -51,17 +51,6 @@ def order(folder: Path, platform: str = "") -> CollectOrder:
     return CollectOrder("python3", folder / "wheels", folder / "git", folder / "work", platform)
 
 
-def test_wheels_of_older_systems_run_on_a_newer_one() -> None:
-    assert platforms("manylinux_2_13_x86_64") == (
-        "manylinux_2_13_x86_64",
-        "manylinux_2_12_x86_64",
-        "manylinux2010_x86_64",
-        *(f"manylinux_2_{minor}_x86_64" for minor in range(11, 4, -1)),
-        "manylinux1_x86_64",
-        "linux_x86_64",
-    )
-
-
 @pytest.mark.parametrize("name", ["linux_x86_64", "win_amd64", "manylinux_2_x86_64", ""])
 def test_another_platform_is_refused(name: str) -> None:
     with pytest.raises(LaunchError) as caught:

@@ -120,20 +120,6 @@ def test_the_chosen_cards_go_by_index() -> None:
     assert [HLS2.card(module).index for module in (1, 3)] == list(held.indices)  # type: ignore[union-attr]
 
 
-@pytest.mark.parametrize(
-    ("name", "version"),
-    [
-        ("tgi", "3.3.5"),
-        ("tgi@3.2.3", "3.2.3"),
-        ("tgi@3.3.5-gaudi", "3.3.5"),
-        ("tgi@3.3.3", "3.3.3"),
-    ],
-)
-def test_names(name: str, version: str) -> None:
-    found = find(name).identity
-    assert (found.name, found.version, found.python) == ("tgi", version, None)
-
-
 def test_an_image_that_no_document_names_is_assumed() -> None:
     found = [warning.id for warning in plan("-w m", "tgi@3.3.7").warnings]
     assert found == ["tgi.maintenance", "tgi.assumed", "plan.memory_unchecked"]

@@ -43,16 +43,6 @@ def refused(folder: Path) -> tuple[str, ExitCode, dict[str, object]]:
     return caught.value.id, caught.value.exit_code, dict(caught.value.text.values)
 
 
-def test_the_first_one_gets_the_folder_of_the_name(engines: Path) -> None:
-    assert place_for(versions(), WANTED, KEYS) == engines / "a"
-
-
-def test_a_complete_one_of_the_same_versions_is_taken_whatever_made_it(engines: Path) -> None:
-    same = make(engines / "a", {**WANTED, "python": "/other"})
-    make(engines / "a+2", {**WANTED, "vllm": "9"})
-    assert place_for(versions(), WANTED, KEYS) == same
-
-
 def test_an_unfinished_one_is_made_again_beside_older_versions(engines: Path) -> None:
     make(engines / "a", {**WANTED, "ray": "1"})
     unfinished = make(engines / "a+2")

@@ -180,20 +180,6 @@ def test_a_program_that_is_missing_is_a_failed_step(tmp_path: Path) -> None:
     assert "127" in str(caught.value.text.values["why"])
 
 
-def test_steps_get_the_mirrors_and_no_foreign_packages(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PYTHONPATH", "/mine")
-    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
-    step = CodeStep("setup.venv", ("env",))
-    make(replace(recipe(tmp_path), steps=(step,)), lambda line: None, Mirrors(git="https://g"))
-    lines = (tmp_path / "setup.log").read_text().splitlines()
-    names = {line.partition("=")[0] for line in lines}
-    assert "GIT_CONFIG_KEY_0" in names and "PATH" in names
-    assert f"TMPDIR={engines_dir() / '.tmp'}" in lines and not (engines_dir() / ".tmp").exists()
-    assert not {"PYTHONPATH", "PYTHONDONTWRITEBYTECODE"} & names
-
-
 def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     folder = tmp_path / "file" / "a"

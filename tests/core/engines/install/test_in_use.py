@@ -13,10 +13,7 @@ import pytest
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.paths import engines_dir
-from gaudi_launch.core.engines.install import environment
-from gaudi_launch.core.engines.install.environment import Recipe
 from gaudi_launch.core.engines.install.in_use import check_unused, in_use
-from gaudi_launch.core.engines.install.install_steps import CodeStep
 from gaudi_launch.core.engines.vllm_cpu import install as cpu_install
 from gaudi_launch.core.planning.plan import Command
 from gaudi_launch.core.services import service
@@ -120,18 +117,6 @@ def test_a_marker_that_cannot_be_read_is_no_leave_to_clear(engines: Path) -> Non
     refused("setup.complete_other", engines / "cpu")
 
 
-def test_a_half_made_engine_is_cleared_only_when_nothing_runs_from_it(
-    engines: Path, stand: Stand
-) -> None:
-    make(engines / "cpu", None)
-    with in_use(str(engines / "cpu/bin/python"), engines_dir()):
-        refused("setup.in_use", engines / "cpu")
-    assert stand.ran == []
-    cpu_install.setup(lambda line: None, demo=False)
-    assert stand.ran[0] == "serve.setup_venv" and cpu_install.engine_is_ready()
-    assert cpu_install.environment_dir() == engines_dir() / "cpu"
-
-
 @pytest.mark.parametrize("by", ["home", "disk"])
 def test_ray_beside_the_engine_is_known_by_either_path(
     engines: Path, tmp_path: Path, by: str
@@ -150,28 +135,6 @@ def test_ray_beside_another_engine_is_left_alone(engines: Path) -> None:
     make(engines / "ray", marker)
     assert not ray_install.is_ready()
     refused("setup.complete_other", engines / "ray")
-
-
-def test_the_steps_done_are_known_by_either_path(engines: Path, tmp_path: Path) -> None:
-    def recipe(home: Path) -> Recipe:
-        folder = home / "engines" / "vllm-fork-1.22"
-        python = str(folder / "venv/bin/python")
-        steps = (
-            CodeStep("setup.venv", ("/usr/bin/python3", "-m", "venv", str(folder / "venv"))),
-            CodeStep("setup.source", (python, "-m", "pip", "install", f"-e{folder}/src")),
-        )
-        return Recipe("vllm-fork@1.22", folder, steps, {}, python=python)
-
-    first, second = recipe(tmp_path / "disk"), recipe(tmp_path / "home")
-    make(first.folder / "venv", None)
-    environment._remember(first, 2)
-    assert (environment.remembered(first), environment.remembered(second)) == (2, 2)
-    environment._remember(second, 1)
-    assert environment.remembered(first) == 1
-    # what is left to do would change what a service runs from
-    with in_use(str(second.python), engines_dir()), pytest.raises(LaunchError) as caught:
-        environment.make(first, lambda line: None)
-    assert caught.value.id == "setup.in_use"
 
 
 def test_a_service_keeps_its_environment_as_long_as_it_runs(engines: Path) -> None:

@@ -14,7 +14,7 @@ from gaudi_launch.core.engines.install.install_steps import (
     code_steps,
     dockerfile,
 )
-from gaudi_launch.core.engines.releases import known, needed_release
+from gaudi_launch.core.engines.releases import needed_release
 from tests.support.cli import golden
 
 ALL = SetupExtras(
@@ -48,7 +48,3 @@ def test_an_image_is_built_with_its_pins_mirrors_and_libraries() -> None:
     pinned = dockerfile(release, ALL).splitlines()
     golden("install/vllm-fork-1.22.dockerfile", "\n".join(pinned) + "\n")
     assert not any(line.startswith("#") for line in pinned)
-
-
-def test_each_profile_has_its_commands() -> None:
-    assert known() == ("deepseek_r1", "tgi", "vllm-fork@1.21", "vllm-fork@1.22", "vllm-gaudi")

@@ -110,14 +110,6 @@ def test_no_configuration_is_read_where_pip_reads_none(home: Path) -> None:
     assert settings(home, PIP_CONFIG_FILE="/dev/null").config == ""
 
 
-def test_a_proxy_is_passed_by_its_variables(home: Path) -> None:
-    found = settings(home, https_proxy="http://proxy.example:3128", NO_PROXY="localhost", OTHER="x")
-    assert found.variables == {
-        "https_proxy": "http://proxy.example:3128",
-        "NO_PROXY": "localhost",
-    }
-
-
 @pytest.mark.parametrize(
     ("line", "shown"),
     [

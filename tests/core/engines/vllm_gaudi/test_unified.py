@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from gaudi_launch.core.base.reader import read_json
 from gaudi_launch.core.engines.registry import find
 from gaudi_launch.core.engines.support import releases
 from gaudi_launch.core.engines.version_facts import reads_variable
@@ -28,14 +27,6 @@ def plan(engine: str, value: str | None) -> Plan:
     environment = {} if value is None else {NAME: value}
     request = Request(MODEL.path, cards=1, engine=engine, environment=environment)
     return make_plan(request, HOST, MODEL, find(engine))
-
-
-def test_unified_attention_is_off_unless_it_is_turned_on() -> None:
-    assert [label.partition("@")[2] for label in WITH][-1] == "0.17.1"
-    for release in OFFERED:
-        document = read_json(release.document)
-        found = document["environment"].get(NAME)
-        assert found is None or found["default"] == "False"
 
 
 @pytest.mark.parametrize("engine", WITH)
