@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -34,3 +34,13 @@ def raising(id: str) -> Iterator[None]:
     with pytest.raises(LaunchError) as raised:
         yield
     assert raised.value.id == id
+
+
+def refusal(
+    what: Callable[..., object], *words: Any, **more: Any
+) -> tuple[str, ExitCode, dict[str, Any]]:
+    """Return the error of a call, which has a text: its ID, exit code and values."""
+    with pytest.raises(LaunchError) as raised:
+        what(*words, **more)
+    assert str(raised.value)
+    return raised.value.id, raised.value.exit_code, dict(raised.value.text.values)

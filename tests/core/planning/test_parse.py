@@ -24,6 +24,7 @@ from gaudi_launch.core.planning.parse import (
     seconds,
     tokens,
 )
+from tests.support.refusals import refusal
 
 
 @pytest.mark.parametrize(
@@ -97,13 +98,6 @@ def test_an_option_that_is_not_given_or_empty_has_no_value() -> None:
         if_given(number, "-n", "9", 1, 8)
 
 
-def refused(what: Callable[[], object]) -> tuple[str, ExitCode, dict[str, object]]:
-    with pytest.raises(LaunchError) as caught:
-        what()
-    assert str(caught.value)
-    return caught.value.id, caught.value.exit_code, dict(caught.value.text.values)
-
-
 USAGE = ExitCode.USAGE
 LONGEST = {"longest": MOST_TOKENS}
 HOT = {"most": MOST_SEQS, **LONGEST}
@@ -168,7 +162,7 @@ def test_each_refusal_names_the_option_the_value_and_the_bounds() -> None:
             {"flag": "-p", "found": "65536", "least": 1, "most": 65535},
         ),
     }
-    found = {name: refused(what) for name, (what, _, _) in cases.items()}
+    found = {name: refusal(what) for name, (what, _, _) in cases.items()}
     expected = {name: (id, USAGE, values) for name, (_, id, values) in cases.items()}
     # the largest number of a time is not of interest here
     for answer in (found, expected):
@@ -207,15 +201,15 @@ def test_a_fraction_is_kept_as_it_was_written(text: str, plain: bool, strict: bo
             assert fraction("-u", f" {text} ", 0.1, 1.0, strictly) == text
         else:
             what = partial(fraction, "-u", text, 0.1, 1.0, strictly)
-            assert refused(what)[0] == "plan.fraction"
+            assert refusal(what)[0] == "plan.fraction"
 
 
 def test_ranges_by_one_number_are_open() -> None:
     assert ranges("16,", "1,8") == Ranges((16, 16), (1, 8), ("input",))
     assert ranges(None, "8") == Ranges(None, (8, 8), ("output",))
     assert ranges(None, None) == Ranges()
-    assert refused(lambda: ranges("x", None))[2]["flag"] == "-i"
-    assert refused(lambda: ranges(None, "x"))[2]["flag"] == "-o"
+    assert refusal(lambda: ranges("x", None))[2]["flag"] == "-i"
+    assert refusal(lambda: ranges(None, "x"))[2]["flag"] == "-o"
 
 
 def test_times_without_a_unit_are_seconds_and_others_are_none() -> None:

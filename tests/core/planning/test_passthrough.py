@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -29,7 +29,7 @@ from gaudi_launch.core.planning.passthrough import (
 from gaudi_launch.core.planning.plan import Kind, Overridden, Setting
 from gaudi_launch.core.planning.request import Request
 from gaudi_launch.core.planning.secret_args import SECRET_FILE
-from tests.support.refusals import failing
+from tests.support.refusals import failing, refusal
 
 
 def read(*words: str, lacks: tuple[str, ...] = (), **given: object) -> Request:
@@ -180,12 +180,6 @@ def test_equal_lengths_in_two_spellings_override_nothing() -> None:
     assert found.beaten == (Overridden("--enable-x", "computed"),)
 
 
-def refused(what: Callable[[], None]) -> tuple[str, ExitCode, dict[str, object]]:
-    with pytest.raises(LaunchError) as caught:
-        what()
-    return caught.value.id, caught.value.exit_code, dict(caught.value.text.values)
-
-
 @pytest.mark.parametrize(
     ("option", "name", "by"),
     [
@@ -198,7 +192,7 @@ def refused(what: Callable[[], None]) -> tuple[str, ExitCode, dict[str, object]]
 )
 def test_the_layout_of_a_cluster_is_its_own(option: str, name: str, by: str) -> None:
     args = engine_args(table=option_table(UPSTREAM), user=(option, "2"))
-    assert refused(lambda: refuse_layout(args, HOSTS)) == (
+    assert refusal(lambda: refuse_layout(args, HOSTS)) == (
         "plan.own_option",
         ExitCode.USAGE,
         {"option": name, "ours": by},

@@ -9,7 +9,6 @@ import subprocess
 import sys
 import textwrap
 import time
-from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,6 +23,7 @@ from gaudi_launch.core.recipes.key_locks import held, in_use, lock_path
 from gaudi_launch.core.recipes.ledger import LedgerError, ledger_path, read_ledger
 from tests.support.places import TOP
 from tests.support.recipes import BUCKETS, PARTS, fill
+from tests.support.refusals import refusal
 
 MORE = Buckets([*BUCKETS.prompt, [1, 512, 0]], BUCKETS.decode)
 
@@ -118,38 +118,32 @@ def test_every_key_of_a_root_the_last_used_first(
     assert [each.bytes for each in cache_root.entries(root, sizes=False)] == [0] * 4
 
 
-def failure(do: Callable[[], object]) -> tuple[str, int, Mapping[str, object]]:
-    with pytest.raises(LaunchError) as caught:
-        do()
-    return caught.value.id, int(caught.value.exit_code), caught.value.text.values
-
-
 def test_errors_name_the_root(root: Path, tmp_path: Path) -> None:
     root.mkdir()
     path = str(root)
     nothing = ("cache.nothing_to_adopt", 2, {"path": path})
-    assert failure(lambda: cache_root.adopt(root, PARTS, BUCKETS)) == nothing
+    assert refusal(lambda: cache_root.adopt(root, PARTS, BUCKETS)) == nothing
     for name in ("a" * 16, "a" * 15 + "b", "c" * 16):
         (root / name).mkdir()
     several = {"key": "A", "path": path, "known": f"{'a' * 16}, {'a' * 15}b"}
-    assert failure(lambda: cache_root.find(root, "A")) == ("cache.ambiguous_key", 2, several)
+    assert refusal(lambda: cache_root.find(root, "A")) == ("cache.ambiguous_key", 2, several)
     every = {"key": "x", "path": path, "known": f"{'a' * 16}, {'a' * 15}b, {'c' * 16}"}
-    assert failure(lambda: cache_root.find(root, "x")) == ("cache.no_such_key", 2, every)
+    assert refusal(lambda: cache_root.find(root, "x")) == ("cache.no_such_key", 2, every)
     none = {"key": "x", "path": str(tmp_path / "none"), "known": "-"}
-    assert failure(lambda: cache_root.find(tmp_path / "none", "x")) == (
+    assert refusal(lambda: cache_root.find(tmp_path / "none", "x")) == (
         "cache.no_such_key", 2, none,
     )  # fmt: skip
 
     long = tmp_path / ("x" * 300)
     values = {"path": str(long), "why": "File name too long"}
-    assert failure(lambda: cache_root.entries(long)) == ("cache.unreadable", 1, values)
+    assert refusal(lambda: cache_root.entries(long)) == ("cache.unreadable", 1, values)
     assert not cache_root.flat_files(long)
 
     def open_it() -> None:
         with cache_root.opened(long, PARTS, BUCKETS):
             raise AssertionError
 
-    assert failure(open_it) == ("cache.not_writable", 1, values)
+    assert refusal(open_it) == ("cache.not_writable", 1, values)
 
 
 def test_what_killed_removals_and_imports_left_is_removed(root: Path) -> None:

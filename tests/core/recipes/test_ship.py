@@ -6,7 +6,6 @@ import io
 import os
 import shutil
 import tarfile
-from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,7 +17,7 @@ from gaudi_launch.core.recipes import cache_root, ship
 from gaudi_launch.core.recipes.key import KeyParts
 from gaudi_launch.core.recipes.key_locks import held
 from tests.support.recipes import PARTS, fill
-from tests.support.refusals import failing
+from tests.support.refusals import failing, refusal
 
 HERE = KeyParts(product="gaudi2", stepping="GAUDI2", driver="1.21")
 
@@ -176,12 +175,6 @@ def test_an_endless_number_in_the_ledger_is_a_sentence(root: Path, tmp_path: Pat
     with pytest.raises(LaunchError) as refused:
         ship.import_(tmp_path / "other", squeezed(tmp_path, [(ledger, endless), files]), HERE)
     assert refused.value.id == "cache.import_not_ours"
-
-
-def refusal(do: Callable[[], object]) -> tuple[str, int, Mapping[str, object]]:
-    with pytest.raises(LaunchError) as caught:
-        do()
-    return caught.value.id, int(caught.value.exit_code), caught.value.text.values
 
 
 def test_exports_that_fail_leave_no_file(root: Path, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.core.base.errors import ExitCode
 from gaudi_launch.core.engines.docker_command import PODMAN_RUNTIME
 from gaudi_launch.core.planning.container import Container, Mount
 from gaudi_launch.core.services.containers import (
@@ -22,6 +22,7 @@ from gaudi_launch.core.services.containers import (
     program_of,
     remover,
 )
+from tests.support.refusals import refusal
 
 PROGRAM = """#!{python} -ISE
 import json, pathlib, sys, time
@@ -65,13 +66,6 @@ def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Programs:
     return Programs(folder)
 
 
-def refused(what: Any, *words: Any, **more: Any) -> tuple[str, ExitCode, Mapping[str, Any]]:
-    with pytest.raises(LaunchError) as caught:
-        what(*words, **more)
-    assert str(caught.value)
-    return caught.value.id, caught.value.exit_code, caught.value.text.values
-
-
 MACHINE = ExitCode.MACHINE
 
 
@@ -82,13 +76,13 @@ def test_docker_must_answer_and_know_the_runtime_of_the_cards(programs: Programs
     assert programs.calls == [info.split(" ", 3)]
     programs.answer({info: (0, json.dumps({"runc": {}, "io": {}}), "")})
     check_program("docker", needs_cards=False)
-    assert refused(check_program, "docker", needs_cards=True) == (
+    assert refusal(check_program, "docker", needs_cards=True) == (
         "docker.no_runtime",
         MACHINE,
         {"runtime": "habana", "known": "io, runc"},
     )
     programs.answer({info: (0, "{}", "")})
-    assert refused(check_program, "docker", needs_cards=True)[2]["known"] == "-"
+    assert refusal(check_program, "docker", needs_cards=True)[2]["known"] == "-"
     for answer, why in (
         ((1, "{}", "first\nCannot connect. \n"), "Cannot connect"),
         ((1, "", ""), "exit status 1"),
@@ -96,13 +90,13 @@ def test_docker_must_answer_and_know_the_runtime_of_the_cards(programs: Programs
         ((0, "[]", "x" * 400), "x" * 300),
     ):
         programs.answer({info: answer})
-        assert refused(check_program, "docker", needs_cards=False) == (
+        assert refusal(check_program, "docker", needs_cards=False) == (
             "docker.no_answer",
             MACHINE,
             {"why": why},
         )
     (programs.folder / "docker").unlink()
-    assert refused(check_program, "docker", needs_cards=False) == ("docker.missing", MACHINE, {})
+    assert refusal(check_program, "docker", needs_cards=False) == ("docker.missing", MACHINE, {})
 
 
 def test_podman_must_answer_and_run_with_the_runtime_of_the_cards(programs: Programs) -> None:
@@ -116,15 +110,15 @@ def test_podman_must_answer_and_run_with_the_runtime_of_the_cards(programs: Prog
     check_program("podman", needs_cards=False)
     programs.answer({info: (0, "crun\n", "")})
     values = {"runtime": PODMAN_RUNTIME, "known": "crun"}
-    assert refused(check_program, "podman", needs_cards=True) == (
+    assert refusal(check_program, "podman", needs_cards=True) == (
         "podman.no_runtime",
         MACHINE,
         values,
     )
     programs.answer({info: (0, "", "")})
-    assert refused(check_program, "podman", needs_cards=True)[2]["known"] == "-"
+    assert refusal(check_program, "podman", needs_cards=True)[2]["known"] == "-"
     programs.answer({info: (2, "", "broken")})
-    assert refused(check_program, "podman", needs_cards=False) == (
+    assert refusal(check_program, "podman", needs_cards=False) == (
         "podman.no_answer",
         MACHINE,
         {"why": "broken"},
@@ -139,10 +133,10 @@ def test_the_program_of_a_command_is_its_first_word() -> None:
 
 def test_a_program_that_is_silent_or_does_not_start_is_named(programs: Programs) -> None:
     (programs.folder / "podman").write_text("#!/bin/sh\nexec /bin/sleep 60\n")
-    assert refused(has_image, "i", "podman", 0.2) == ("podman.slow", MACHINE, {"seconds": 0.2})
+    assert refusal(has_image, "i", "podman", 0.2) == ("podman.slow", MACHINE, {"seconds": 0.2})
     (programs.folder / "docker").write_text("#!/no/interpreter\n")
     why = "No such file or directory"
-    assert refused(has_image, "i") == ("docker.no_answer", MACHINE, {"why": why})
+    assert refusal(has_image, "i") == ("docker.no_answer", MACHINE, {"why": why})
     # a container that cannot be removed costs nothing
     remover("box", ("docker", "run"))(1)
 
@@ -174,7 +168,7 @@ def ready(programs: Programs, container: Container) -> list[str]:
 
 def test_a_name_that_is_taken_is_refused(programs: Programs, tmp_path: Path) -> None:
     container = made(tmp_path, program="podman")
-    assert refused(make_ready, container, print) == (
+    assert refusal(make_ready, container, print) == (
         "podman.name_taken",
         MACHINE,
         {"name": "box"},
@@ -184,7 +178,7 @@ def test_a_name_that_is_taken_is_refused(programs: Programs, tmp_path: Path) -> 
 def wrong(programs: Programs, container: Container) -> tuple[str, ExitCode, Mapping[str, Any]]:
     programs.answer({"docker info": (0, "{}", "")})
     programs.answer({"docker container inspect": (1, "", "")})
-    return refused(make_ready, container, print)
+    return refusal(make_ready, container, print)
 
 
 def test_folders_and_files_that_a_container_lacks_are_named(

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.core.base.errors import ExitCode
 from gaudi_launch.extensions.kubernetes import kubectl
 from gaudi_launch.extensions.kubernetes.kubectl import Kubectl, failure, find
+from tests.support.refusals import refusal
 
 
 @pytest.fixture
@@ -21,12 +22,6 @@ def program(tmp_path: Path) -> Callable[[str], Kubectl]:
         return Kubectl(str(path), namespace="chat")
 
     return write
-
-
-def refusal(call: Callable[[], object]) -> tuple[str, ExitCode, dict[str, object]]:
-    with pytest.raises(LaunchError) as caught:
-        call()
-    return caught.value.id, caught.value.exit_code, dict(caught.value.text.values)
 
 
 def test_an_answer_is_an_object(program: Callable[[str], Kubectl]) -> None:

@@ -27,6 +27,7 @@ from gaudi_launch.core.engines.install.environment import (
 )
 from gaudi_launch.core.engines.install.install_steps import CodeStep, SetupExtras, dockerfile
 from gaudi_launch.core.engines.releases import constraints_of, needed_release
+from tests.support.refusals import refusal
 
 FORK = needed_release("vllm-fork@1.22")
 PLUGIN = needed_release("vllm-gaudi")
@@ -57,14 +58,8 @@ def program(path: Path, status: int) -> Path:
     return calls
 
 
-def refused(what: Any, *words: Any) -> tuple[str, ExitCode, dict[str, Any]]:
-    with pytest.raises(LaunchError) as caught:
-        what(*words)
-    return caught.value.id, caught.value.exit_code, dict(caught.value.text.values)
-
-
 def test_an_engine_that_is_an_image_has_no_environment() -> None:
-    assert refused(in_venv, TGI, "python3", NO_EXTRAS) == (
+    assert refusal(in_venv, TGI, "python3", NO_EXTRAS) == (
         "setup.image_only",
         ExitCode.USAGE,
         {"engine": "tgi"},
@@ -129,12 +124,12 @@ def test_an_image_is_built_on_the_bare_one(engines: Path, monkeypatch: pytest.Mo
 
 def test_what_a_published_image_cannot_satisfy_is_refused() -> None:
     index = Mirrors(pip="https://m/simple", options=("--registry", "--index-url"))
-    assert refused(in_image, PLUGIN, SetupExtras(mirrors=index)) == (
+    assert refusal(in_image, PLUGIN, SetupExtras(mirrors=index)) == (
         "setup.not_for",
         ExitCode.USAGE,
         {"flag": "--index-url", "engine": "vllm-gaudi"},
     )
-    assert refused(in_image, TGI, SetupExtras(vision=True)) == (
+    assert refusal(in_image, TGI, SetupExtras(vision=True)) == (
         "setup.image_as_is",
         ExitCode.USAGE,
         {"engine": "tgi"},
@@ -183,7 +178,7 @@ def test_a_program_that_is_missing_is_a_failed_step(tmp_path: Path) -> None:
 def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     folder = tmp_path / "file" / "a"
-    assert refused(make, recipe(folder, "one"), print) == (
+    assert refusal(make, recipe(folder, "one"), print) == (
         "serve.setup_folder",
         ExitCode.FAILED,
         {"path": str(folder), "why": "Not a directory"},
@@ -280,13 +275,13 @@ def test_a_machine_is_checked_before_anything_is_made(
     programs = tmp_path / "programs"
     programs.mkdir()
     monkeypatch.setenv("PATH", str(programs))
-    assert refused(check, image, py, NO_EXTRAS) == (
+    assert refusal(check, image, py, NO_EXTRAS) == (
         "setup.no_docker",
         machine,
         {"program": "podman"},
     )
     assert not calls.exists()
-    assert refused(check, venv, py, NO_EXTRAS) == ("setup.no_git", machine, {})
+    assert refusal(check, venv, py, NO_EXTRAS) == ("setup.no_git", machine, {})
     assert calls.read_text() == f"-c {environment._HAS_TORCH}\n"
     program(programs / "git", 0)
     program(programs / "podman", 0)
@@ -296,11 +291,11 @@ def test_a_machine_is_checked_before_anything_is_made(
         monkeypatch.setattr(os, "geteuid", lambda: user)  # noqa: B023
         check(venv, py, NO_EXTRAS)
         if user:
-            assert refused(check, venv, py, scale_out) == ("setup.needs_root", machine, {})
+            assert refusal(check, venv, py, scale_out) == ("setup.needs_root", machine, {})
         else:
             check(venv, py, scale_out)
     program(tmp_path / "py", 1)
-    assert refused(check, venv, py, NO_EXTRAS) == (
+    assert refusal(check, venv, py, NO_EXTRAS) == (
         "setup.no_torch",
         machine,
         {"python": py, "engine": "a@1"},
@@ -309,7 +304,7 @@ def test_a_machine_is_checked_before_anything_is_made(
 
 def test_a_base_that_does_not_run_is_named(tmp_path: Path) -> None:
     python = str(tmp_path / "none")
-    assert refused(check, recipe(tmp_path, python="p"), python, NO_EXTRAS) == (
+    assert refusal(check, recipe(tmp_path, python="p"), python, NO_EXTRAS) == (
         "setup.bad_python",
         ExitCode.MACHINE,
         {"python": python, "why": "No such file or directory"},
