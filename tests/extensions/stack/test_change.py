@@ -96,18 +96,21 @@ def running(name: str, **state: Any) -> ServiceRecord:
 @pytest.fixture
 def site(monkeypatch: pytest.MonkeyPatch) -> Site:
     made = Site()
-    monkeypatch.setattr(serve, "start", made.start)
-    monkeypatch.setattr(waiting, "until_ready", made.until_ready)
-    monkeypatch.setattr(stack_change, "end_all", made.end_all)
-    monkeypatch.setattr(gateway_cases, "start", made.begin_gateway)
-    monkeypatch.setattr(gateway_cases, "renew", made.renew)
-    monkeypatch.setattr(stack_record, "write_record", made.write)
-    # every port is free, also one that only root may open
-    monkeypatch.setattr(reservation, "free_port", lambda host, after, root: after + 1)
-    monkeypatch.setattr(registry, "find", running)
-    monkeypatch.setattr(running_gateway, "set_routed", lambda name, engines, *, routed: None)
-    monkeypatch.setattr(running_gateway, "routed_engines", lambda name: {})
-    monkeypatch.setattr(gateway_job, "routed_names", lambda name: {"a": ("x", "z")})
+    for module, name, stand_in in (
+        (serve, "start", made.start),
+        (waiting, "until_ready", made.until_ready),
+        (stack_change, "end_all", made.end_all),
+        (gateway_cases, "start", made.begin_gateway),
+        (gateway_cases, "renew", made.renew),
+        (stack_record, "write_record", made.write),
+        # every port is free, also one that only root may open
+        (reservation, "free_port", lambda host, after, root: after + 1),
+        (registry, "find", running),
+        (running_gateway, "set_routed", lambda name, engines, *, routed: None),
+        (running_gateway, "routed_engines", lambda name: {}),
+        (gateway_job, "routed_names", lambda name: {"a": ("x", "z")}),
+    ):
+        monkeypatch.setattr(module, name, stand_in)
     return made
 
 

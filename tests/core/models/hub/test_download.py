@@ -51,9 +51,9 @@ def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Asked:
     script = tmp_path / "hub.json"
     monkeypatch.setenv("SCRIPTED_HUB", str(script))
     monkeypatch.delenv("HF_ENDPOINT", raising=False)
-    monkeypatch.setattr(download, "_CHILD", "tests.support.scripted_hub")
-    monkeypatch.setattr(download, "_TURN_SECONDS", 0.01)
-    monkeypatch.setattr(download, "_BUSY_WAITS", (0.0, 0.0))
+    faster = {"_TURN_SECONDS": 0.01, "_BUSY_WAITS": (0.0, 0.0)}
+    for name, value in {**faster, "_CHILD": "tests.support.scripted_hub"}.items():
+        monkeypatch.setattr(download, name, value)
 
     def read() -> list[dict[str, Any]]:
         log = script.with_suffix(".asked")
@@ -130,12 +130,12 @@ def test_addresses_names_and_disks_that_are_refused(
     (tmp_path / "m" / "o.safetensors").write_bytes(b"1234")
     sizes = {"m.safetensors": 3 << 30, "n.safetensors": 10, "o.safetensors": 4}
     large = replace(LISTING, files=tuple(RemoteFile(*each) for each in sizes.items()))
+    free = [(4 << 30) + 2, (4 << 30) + 3]
     usage = namedtuple("usage", "free")
-    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage((4 << 30) + 2))
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage(free.pop(0)))
     room = {"path": str(tmp_path / "m"), "needed": 4.0, "free": 4.0}
     full = ("pull.disk", ExitCode.MACHINE, room, None)
     assert failed(lambda: pull(large, tmp_path / "m")) == full
-    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage((4 << 30) + 3))
     hubs(fetch_hf=[{"error": "disk"}])
     disk_full = ("pull.disk_full", ExitCode.FAILED, {"repo": "me/m"}, None)
     assert failed(lambda: pull(large, tmp_path / "m")) == disk_full
