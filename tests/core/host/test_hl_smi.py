@@ -21,8 +21,8 @@ def test_a_program_that_cannot_be_run_is_a_problem(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("script", "text", "problem"),
     [
-        ("echo one; echo two", "one\ntwo\n", ""),
-        ("echo one; echo two; exit 3", "one\ntwo\n", "ended with exit code 3: two"),
+        ("seq 3", "1\n2\n3\n", ""),
+        ("seq 3; exit 3", "1\n2\n3\n", "ended with exit code 3: 3"),
         ("exit 3", "", "ended with exit code 3"),
     ],
 )

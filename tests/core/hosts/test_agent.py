@@ -225,17 +225,22 @@ def test_a_command_runs_to_its_end(caller: int, deserted: int) -> None:
         assert found == {"code": code, "output": output}
 
 
+@pytest.mark.parametrize(
+    ("request_text", "answer"),
+    [
+        ('{"do": "add", "a": 1, "b": 2}', {"sum": 3}),
+        ('{"do": "none"}', {"error": "KeyError: 'none'"}),
+    ],
+)
 def test_a_request_has_one_marked_answer(
-    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    request_text: str,
+    answer: object,
 ) -> None:
     monkeypatch.setitem(agent.DOES, "add", lambda request: {"sum": request["a"] + request["b"]})
-    answers = {
-        '{"do": "add", "a": 1, "b": 2}': {"sum": 3},
-        '{"do": "none"}': {"error": "KeyError: 'none'"},
-    }
-    for request, answer in answers.items():
-        agent.main(request)
-        assert capfd.readouterr().out == f"\n{agent.MARK}{json.dumps(answer)}\n"
+    agent.main(request_text)
+    assert capfd.readouterr().out == f"\n{agent.MARK}{json.dumps(answer)}\n"
 
 
 def test_a_port_that_accepts_connections() -> None:
