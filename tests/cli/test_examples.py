@@ -225,10 +225,11 @@ def place(
     """A folder to stand in, with all that the examples name."""
     recorded = interface()
     recorded.lay_state(tmp_path)
-    for name, value in recorded.surroundings(tmp_path).items():
-        monkeypatch.setenv(name, f"{machine / 'bin'}:{value}" if name == "PATH" else value)
-    monkeypatch.setenv("GAUDI_LAUNCH_ROOT", str(machine))
-    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
+    values = recorded.surroundings(tmp_path)
+    values["PATH"] = f"{machine / 'bin'}:{values['PATH']}"
+    values |= {"GAUDI_LAUNCH_ROOT": str(machine), "KUBECONFIG": str(tmp_path / "none")}
+    for name, value in values.items():
+        monkeypatch.setenv(name, value)
     monkeypatch.chdir(tmp_path)
     # each host of the inventory is this machine
     programs = f"PATH={Path(sys.executable).parent}:/usr/bin:/bin:$PATH"
@@ -283,23 +284,25 @@ def planned(options: LaunchOptions, *_: Any) -> None:
     raise typer.Exit()
 
 
+KEPT_FROM = (
+    "extensions.offline.pack._collect_engine",
+    "extensions.offline.pack._collect_launcher",
+    "core.launch.prepare.CheckedPlan.refuse",
+    "core.launch.stop.restart",
+    # gradio takes seconds to import: tests/extensions/bench/test_webui.py has the page
+    "extensions.kubernetes.pods.chat_page.serve",
+)
+
+
 def prepared(line: str, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Make what only this command needs, and keep it from starting or ending anything."""
-    monkeypatch.setattr("gaudi_launch.core.launch.serve.start", planned)
-    # tune starts services by this module, which has the function under its own name
-    monkeypatch.setattr("gaudi_launch.core.launch.service.start", planned)
-    monkeypatch.setattr(
-        "gaudi_launch.core.launch.prepare.CheckedPlan.refuse", lambda *_, **__: None
-    )
-    monkeypatch.setattr("gaudi_launch.core.launch.stop.restart", lambda name, *_: None)
-    # gradio takes seconds to import: tests/extensions/bench/test_webui.py has the page
-    monkeypatch.setattr("gaudi_launch.extensions.kubernetes.pods.chat_page.serve", lambda *_: None)
+    for name in KEPT_FROM:
+        monkeypatch.setattr(f"gaudi_launch.{name}", lambda *_, **__: None)
+    # tune starts services by the second, which has the function under its own name
+    for name in ("serve", "service"):
+        monkeypatch.setattr(f"gaudi_launch.core.launch.{name}.start", planned)
     if "setup" in line and "--rollback" in line:
         two_versions(place, monkeypatch)
-    for name in ("_collect_engine", "_collect_launcher"):
-        monkeypatch.setattr(
-            f"gaudi_launch.extensions.offline.pack.{name}", lambda order, reporter: None
-        )
     monkeypatch.setattr("gaudi_launch.extensions.offline.case._install_engine", lambda *_: "python")
     if line == "gaudi-launch why":
         failed = place / "state/gaudi-launch/services/failed"

@@ -236,9 +236,9 @@ def test_paths_mean_the_same_in_any_folder(
 def test_what_the_user_exported_for_the_engine_goes_along(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("VLLM_LOGGING_LEVEL", "DEBUG")
-    monkeypatch.setenv("HF_ENDPOINT", "https://hf-mirror.com")
-    monkeypatch.setenv("SHELLS_OWN", "x")
+    exported = {"VLLM_LOGGING_LEVEL": "DEBUG", "HF_ENDPOINT": "https://hf-mirror.com"}
+    for name, value in {**exported, "SHELLS_OWN": "x"}.items():
+        monkeypatch.setenv(name, value)
     for target in TARGETS:
         code, out, _ = output(capsys, "render", target, *GUIDE, *more(target), "--json")
         text = "".join(file["text"] for file in json.loads(out)["files"])

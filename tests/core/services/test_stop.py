@@ -86,7 +86,6 @@ def test_a_deaf_launcher_is_killed_and_recorded_as_stopped(
     own_folders: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "_LAUNCHER_SECONDS", 0.1)
-    monkeypatch.setattr(module, "_LET_GO_SECONDS", (0.0,))
     said: list[str] = []
     with launched(deaf=True, began=5.0) as folder:
         module.stop(registry.find("chat"), 0.0, lambda word, value: said.append(word))

@@ -116,10 +116,13 @@ def test_an_image_with_model_measurements_and_recipes_comes_to_another_host(
     # an installed program has no sources
     monkeypatch.setattr(launcher_wheel, "checkout", lambda: None)
     monkeypatch.syspath_prepend(tmp_path / "site")
-    monkeypatch.setenv("PIP_INDEX_URL", (tmp_path / "index").as_uri())
-    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
-    monkeypatch.setenv("PIP_PROXY", "http://me:hunter2@proxy.site")
-    monkeypatch.setenv("HF_TOKEN", TOKEN)
+    for name, value in {
+        "PIP_INDEX_URL": (tmp_path / "index").as_uri(),
+        "PIP_CONFIG_FILE": os.devnull,
+        "PIP_PROXY": "http://me:hunter2@proxy.site",
+        "HF_TOKEN": TOKEN,
+    }.items():
+        monkeypatch.setenv(name, value)
     fill(tmp_path / "packing/cache/gaudi-launch/recipes")
     here = measurements.calibrated_folder(model.name, "g2", 2) / "maxabs_quant_g2.json"
     here.parent.mkdir(parents=True)
