@@ -14,7 +14,7 @@ from gaudi_launch.core.host.hardware import Host, Interface
 from gaudi_launch.core.host.simulated import make
 from gaudi_launch.core.hosts.differences import FolderFacts, HostDifference, Seen, compare
 from gaudi_launch.core.hosts.inventory import Member
-from gaudi_launch.core.hosts.layout import GAUDI_README, Layout, LayoutOptions, choose
+from gaudi_launch.core.hosts.layout import Layout, LayoutOptions, choose
 from gaudi_launch.core.models.model import Model
 from gaudi_launch.core.planning.profiles import known_model
 from tests.support.refusals import raising
@@ -128,22 +128,6 @@ def test_folders_compare_by_value() -> None:
 
 def choice(model: Model, hosts: int, cards: int, **asked: int) -> Layout:
     return choose(model, V22, hosts, cards, LayoutOptions(**asked))
-
-
-def test_a_layout_has_its_reason() -> None:
-    one = choice(LLAMA_405B, 1, 8)
-    assert one == Layout(8, 1, 1, 0, 1, 8, message("cluster.one_host"), "")
-    both = choice(LLAMA_405B, 2, 8)
-    assert both == Layout(
-        16, 1, 1, 0, 2, 8, message("cluster.all_tensor", total=16), GAUDI_README, both.warnings
-    )
-    stages = choice(QWEN, 2, 4)
-    reason = message("cluster.stages", total=8, cards=4, hosts=2)
-    assert stages == Layout(4, 2, 1, 0, 2, 4, reason, GAUDI_README, stages.warnings)
-    asked = choice(LLAMA_405B, 2, 8, tensor=4)
-    options = "--tensor-parallel, --pipeline-parallel"
-    expected = Layout(4, 4, 1, 0, 2, 8, message("cluster.as_asked"), options, asked.warnings)
-    assert asked == expected
 
 
 def layout_error(model: Model, hosts: int, cards: int, **asked: int) -> tuple[object, ...]:

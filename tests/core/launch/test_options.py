@@ -35,14 +35,6 @@ def read(options: LaunchOptions) -> Request:
     return read_request(options, environment={"A": "b"}, files_dir="/files", stamp="now")
 
 
-@pytest.mark.parametrize(
-    ("text", "modules"),
-    [("0-3", (0, 1, 2, 3)), ("6-7,0", (6, 7, 0)), ("5-5", (5,)), ("0, 2-3", (0, 2, 3))],
-)
-def test_modules_may_be_ranges(text: str, modules: tuple[int, ...]) -> None:
-    assert read(LaunchOptions("m", modules=text)).modules == modules
-
-
 @pytest.mark.parametrize("text", ["3-0", "0-", "-3", "0-3-5", "0-100", "0-3,2"])
 def test_a_range_that_cannot_be_is_refused(text: str) -> None:
     with pytest.raises(LaunchError) as refused:

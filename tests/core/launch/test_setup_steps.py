@@ -57,28 +57,6 @@ def test_each_step_is_skipped_when_done(
     assert facts.final == final
 
 
-def test_only_the_steps_that_apply() -> None:
-    gaudi3 = replace(BARE, converts=False, measurements="")
-    assert states(gaudi3) == [("pull", False), ("engine", True)]
-    assert gaudi3.final == MODEL
-    own = SetupFacts(model="/own/R1", target=Path("/own/R1"), engine="deepseek_r1")
-    assert (steps(own), own.final) == ((), None)
-    assert states(replace(own, converts=True, converted_target=Path("/own/R1-G2"))) == [
-        ("convert", False),
-        ("engine", True),
-    ]
-
-
-@pytest.mark.parametrize(
-    ("free", "done", "says"),
-    [(2 * 10**12, True, "2000 GB"), (10**9, False, "1 GB"), (None, False, "1500 GB")],
-)
-def test_the_disk_is_the_first_step(free: int | None, done: bool, says: str) -> None:
-    step = steps(replace(BARE, rooms=(Room(Path("/data"), 1500 * 10**9, free),)))[0]
-    assert (step.name, step.done, step.command) == ("disk", done, ())
-    assert "1500 GB" in step.what.render() and says in step.what.render()
-
-
 def test_the_commands_of_the_steps() -> None:
     assert [step.command for step in steps(BARE)] == [
         ("gaudi-launch", "pull", "me/R1", "--to", "/data/R1"),

@@ -19,9 +19,7 @@ from gaudi_launch.core.launch.traffic_options import (
     load_of,
     past_of,
     rate_of_trace,
-    read_latency,
     read_percentile,
-    read_rate,
     targets_of,
 )
 from gaudi_launch.core.planning.parse import Ranges
@@ -38,22 +36,6 @@ def refused(what: Callable[[], object]) -> tuple[str, dict[str, Any]]:
     assert caught.value.exit_code == ExitCode.USAGE
     assert str(caught.value)
     return caught.value.id, dict(caught.value.text.values)
-
-
-def test_a_rate_is_per_second_unless_it_has_a_unit() -> None:
-    texts = ("50", "50/s", "3000/m", "3000 / min", "7200/h", "8.64e4/d", "0.5/sec", "1e7")
-    assert [read_rate(text) for text in texts] == [50, 50, 50, 50, 2, 1, 0.5, 1e7]
-    for text in ("0", "-1", "50/y", "1e7/", "10000001", "x", "1e-3"):
-        found = refused(partial(read_rate, text))
-        assert found == ("capacity.bad_rate", {"found": text, "most": "10,000,000"}), text
-
-
-def test_a_latency_is_in_seconds_unless_it_has_a_unit() -> None:
-    texts = ("1.5", "1.5s", "800ms", "800 ms", "999999")
-    assert [read_latency("--ttft", text) for text in texts] == [1.5, 1.5, 0.8, 0.8, 999999]
-    for text in ("0", "1m", "-1", "1e6", ""):
-        found = refused(partial(read_latency, "--e2e", text))
-        assert found == ("capacity.bad_time", {"flag": "--e2e", "found": text})
 
 
 def test_a_percentile_is_below_a_hundred() -> None:

@@ -86,33 +86,6 @@ def test_a_slow_host_is_predicted_after_three_runs() -> None:
     assert learned.typical < 1.1 < learned.before
 
 
-def test_a_processor_is_learned_from_nothing() -> None:
-    changes = {"read.cpu": 0.3, "layer.cpu": 4.0, "decode.cpu": 0.1, "prefill.cpu.bf16": 0.2}
-    learned = learn(None, on_a_host(LOADS, changes, "cpu"), store.constants(), now=NOW)
-    assert max(off(learned, on_a_host(OTHERS, changes, "cpu"))) < 0.2
-    # what it shares with cards stays as shipped
-    assert all(".cpu" in name for name in learned.values)
-
-
-def test_without_a_reason_nothing_moves() -> None:
-    learned = learn(None, on_a_host(LOADS, {}), store.constants(), now=NOW)
-    shipped = store.constants()
-    assert all(
-        value == pytest.approx(shipped[name].value, rel=1e-3)
-        for name, value in learned.values.items()
-    )
-
-
-def test_few_runs_move_a_constant_less_than_many() -> None:
-    def moved(times: int) -> float:
-        runs = on_a_host(LOADS[:1], {"read.gaudi2": 0.5})
-        many = [replace(run, source=f"{number}.json") for number in range(times) for run in runs]
-        return learn(None, many, store.constants(), now=NOW).values["read.gaudi2"]
-
-    shipped = store.constants()["read.gaudi2"].value
-    assert 0.5 * shipped < moved(20) < moved(1) < shipped
-
-
 def test_a_run_with_another_cause_is_left_out() -> None:
     good = on_a_host((*LOADS, *OTHERS), {})
     strange = replace(good[0], source="strange.json", value=good[0].value * 10)

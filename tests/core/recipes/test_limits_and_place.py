@@ -10,23 +10,8 @@ from gaudi_launch.core.recipes.cache_root import CacheEntry
 from gaudi_launch.core.recipes.ledger import Ledger
 from gaudi_launch.core.recipes.location import copy_new, file_system, is_network
 from gaudi_launch.core.recipes.manifest import walk
-from gaudi_launch.core.recipes.size_limits import LEAST_MIB, Doomed, size_limit, to_prune
+from gaudi_launch.core.recipes.size_limits import Doomed, to_prune
 from tests.support.recipes import PARTS
-
-
-def test_the_reason_of_a_limit_has_its_numbers() -> None:
-    # 10 MiB and a third in three graphs
-    assert size_limit(2, 1 << 40, 31 << 20, 3).reason == message(
-        "cache.limit_measured", graphs=2, per_graph=10.3, room=943749
-    )
-    assert size_limit(0, 1 << 40, 5, 0).reason == message(
-        "cache.limit_assumed", graphs=0, per_graph=64, room=943718
-    )
-    # exactly as much as is needed
-    limit = size_limit(1, 0, LEAST_MIB << 20, 0)
-    assert (limit.mib, limit.too_small) == (LEAST_MIB, False)
-    assert size_limit(1, 0, (LEAST_MIB << 20) - 1, 0).too_small
-    assert size_limit(1, 0).mib == 1
 
 
 def test_keys_are_removed_with_their_reasons() -> None:

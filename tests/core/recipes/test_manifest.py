@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from gaudi_launch.core.recipes.manifest import (
-    Findings,
     checksum,
     read_list,
     size_of,
@@ -71,10 +69,3 @@ def test_each_fault_of_a_folder_is_found(tmp_path: Path, folder: Path) -> None:
     (folder / "a").unlink()
     found = verify(tmp_path, "key", folder, quick=True)
     assert (found.missing, found.sound) == (("a",), False)
-
-
-def test_a_later_runs_recipes_are_no_fault() -> None:
-    assert Findings(unlisted=("new",)).sound
-    for name in ("missing", "empty", "wrong_size", "wrong_content", "foreign"):
-        changed: dict[str, Any] = {name: ("x",)}
-        assert not Findings(**changed).sound

@@ -28,31 +28,6 @@ gaudi-launch ray: deployment Engine UPDATING, replicas 0/2 running
 (Replica1) (Worker pid=5) INFO 11-21 08:08:37 [cpu_model_runner.py:68] Starting to load model /m...
 (ServeReplica:default:Engine pid=9) ValueError: not ours to judge
 """
-LATER = """\
-(Worker pid=28618) INFO 11-21 08:08:37 [cpu_model_runner.py:68] Starting to load model /m...
-Loading safetensors checkpoint shards: 100% Completed | 1/1 [00:07<00:00,  7.37s/it]
-INFO:     Application startup complete.
-gaudi-launch ray: deployment Engine HEALTHY, replicas 2/2 running
-"""
-
-
-def test_a_start_is_followed_by_its_first_replica() -> None:
-    follower = Follower()
-    progress = follower.feed(LOG, 1.0)
-    assert (progress.phase, dict(progress.facts)) == (
-        "start",
-        {
-            "ray_dashboard": "http://127.0.0.1:8265",
-            "ray_hpus": 2,
-            "ray_token": "/tmp/gaudi-ray-x/token",
-            "replicas_running": 0,
-            "replicas_wanted": 2,
-        },
-    )
-    progress = follower.feed(LATER, 2.0)
-    assert [phase.name for phase in progress.phases] == ["start", "load", "ready"]
-    assert progress.facts["replicas_running"] == 2
-    assert follower.feed("gaudi-launch ray: Shutting down\n", 3.0).phase == "stopping"
 
 
 def test_a_dashboard_elsewhere_is_not_believed() -> None:

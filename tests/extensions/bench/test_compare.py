@@ -96,30 +96,3 @@ def test_what_makes_two_runs_incomparable() -> None:
     ]
     assert [each.values.get("run") for each in doubts(second, first)][-2:] == ["B", "B"]
     assert doubts(first, first)[0] == message("measure.simulated", run="A")
-
-
-def scattered(shift: float, count: int = 200) -> BenchRun:
-    """Return a run whose requests have a TTFT of 0.9 to 1.1 s, and so much more."""
-    samples = tuple(
-        Sample(0.0, 0.0, 8, 2, (ttft := 0.9 + at / count / 5 + shift), ttft + 0.5, (0.5,), 8, 2)
-        for at in range(count)
-    )
-    return BenchRun({}, {}, summary(samples), samples)
-
-
-def test_a_difference_within_the_scatter_is_none() -> None:
-    same = rows(scattered(0.0), scattered(0.005))["ttft", "mean"]
-    assert (same.verdict, same.low is not None and same.low < 0 < (same.high or 0)) == (
-        "same",
-        True,
-    )
-    worse = rows(scattered(0.0), scattered(0.05))["ttft", "mean"]
-    better = rows(scattered(0.05), scattered(0.0))["ttft", "mean"]
-    assert (worse.verdict, better.verdict) == ("worse", "better")
-    # 95 % of the differences of two means: 0.05 s, and twice 1.96 times their standard error
-    error = 1.96 * (2 * (0.2**2 / 12) / 200) ** 0.5
-    assert (worse.low, worse.high) == pytest.approx((0.05 - error, 0.05 + error), abs=0.003)
-    assert (better.low, better.high) == pytest.approx((-0.05 - error, -0.05 + error), abs=0.003)
-    # the tail of an even spread is its end
-    tail = rows(scattered(0.0), scattered(0.05))["ttft", "p99"]
-    assert (tail.low, tail.high) == pytest.approx((0.05, 0.05), abs=0.01)

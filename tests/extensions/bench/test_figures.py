@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.messages import set_language
 from gaudi_launch.extensions.bench import plot, run_file, statistics
-from gaudi_launch.extensions.bench.compare import ComparedFigure, compare, doubts
+from gaudi_launch.extensions.bench.compare import compare, doubts
 from gaudi_launch.extensions.bench.run_file import BenchRun, BenchWorkload, Sample, WorkloadRequest
-from gaudi_launch.extensions.bench.workload import from_trace, made_up, within
+from gaudi_launch.extensions.bench.workload import from_trace, within
 from tests.support.plots import needs_matplotlib, size_of, texts
 from tests.support.refusals import failing
 
@@ -63,20 +63,6 @@ def test_the_figures_by_hand() -> None:
     }
     assert found["late"]["max"] == 0.5
     assert statistics.errors(SAMPLES) == [("status 500", 1, "dead")]
-
-
-def test_of_nothing_there_are_no_figures() -> None:
-    found = statistics.summary(())
-    assert found["requests"] == 0 and found["ttft"] is None and found["output_rate"] is None
-    assert statistics.over_time((), 5) == (0.0, [])
-    assert plot.terminal((), ("a", "b")) == []
-
-
-def test_tokens_over_time_lie_where_they_came() -> None:
-    width, rates = statistics.over_time(SAMPLES[:1], 7)
-    # pieces at 1.0, 1.1 and 1.4 of 1.4 s
-    assert width == pytest.approx(0.2)
-    assert rates == pytest.approx([0, 0, 0, 0, 0, 10, 5])
 
 
 @settings(deadline=None)
@@ -178,18 +164,6 @@ def test_a_real_difference_is_told_from_scatter() -> None:
     assert ("late", "p50") not in better
 
 
-def test_runs_without_requests_are_judged_by_five_percent() -> None:
-    def other(value: float) -> BenchRun:
-        return BenchRun({"tool": "vllm"}, {}, {"output_rate": 100 * value, "ttft": {"mean": value}})
-
-    assert compare(other(1.0), other(1.04)) == [
-        ComparedFigure("output_rate", "", 100.0, 104.0, "same"),
-        ComparedFigure("ttft", "mean", 1.0, 1.04, "same"),
-    ]
-    assert [row.verdict for row in compare(other(1.0), other(1.06))] == ["better", "worse"]
-    assert ComparedFigure("ttft", "mean", 0.0, 1.0, "worse").percent is None
-
-
 def test_what_cannot_be_compared_is_said() -> None:
     first, second = run_of(SAMPLES, model="a"), run_of(many(1.0, 1), model="b")
     assert [doubt.id for doubt in doubts(first, second)] == [
@@ -220,24 +194,6 @@ def test_a_trace_keeps_its_times_and_can_be_cut_and_stretched(tmp_path: Path) ->
     assert own.digest != fast.digest and own.digest == replace(own, source="elsewhere").digest
     with pytest.raises(LaunchError):
         within(own, 50, None, 1)
-
-
-def test_made_up_requests_are_the_same_every_time() -> None:
-    one = made_up(requests=500, input=(10, 20), output=(5, 5), rate=10.0, concurrency=None)
-    assert one == made_up(requests=500, input=(10, 20), output=(5, 5), rate=10.0, concurrency=None)
-    assert one != made_up(
-        requests=500, input=(10, 20), output=(5, 5), rate=10.0, concurrency=None, seed=1
-    )
-    assert {row.input for row in one.requests} == set(range(10, 21)) and {
-        row.output for row in one.requests
-    } == {5}
-    assert 40 < one.requests[-1].at < 62
-    assert {
-        row.at
-        for row in made_up(
-            requests=9, input=(1, 1), output=(1, 1), rate=None, concurrency=2
-        ).requests
-    } == {0}
 
 
 @needs_matplotlib

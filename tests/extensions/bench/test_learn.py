@@ -150,22 +150,6 @@ def test_a_run_gives_ttft_tpot_and_throughput(plan: dict[str, Any], tmp_path: Pa
     assert found.measurements[0].setup["generation"] == "cpu"
 
 
-@pytest.mark.parametrize(
-    ("changes", "why"),
-    [
-        ({"plan": None}, "learn.no_plan"),
-        ({"plan": {"engine": {"name": "other"}}}, "learn.no_plan"),
-        ({"workload": {"arrivals": "rate", "concurrency": None}}, "learn.not_closed"),
-        ({"summary": {"completed": 2, "failed": 0}}, "learn.too_few"),
-        ({"summary": {"completed": 20, "failed": 1}}, "learn.too_few"),
-    ],
-)
-def test_a_run_of_unknown_load_is_not_used(
-    plan: dict[str, Any], tmp_path: Path, changes: dict[str, Any], why: str
-) -> None:
-    assert reason(Path(bench(tmp_path / "run.json", plan, **changes)), "") == why
-
-
 def test_a_result_of_vllm_bench_serve_gives_what_a_run_gives(
     plan: dict[str, Any], tmp_path: Path
 ) -> None:

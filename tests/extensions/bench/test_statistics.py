@@ -1,19 +1,7 @@
 """The figures of a run, from samples with round times."""
 
-from __future__ import annotations
-
-import pytest
-
 from gaudi_launch.extensions.bench.run_file import Sample
-from gaudi_launch.extensions.bench.statistics import (
-    errors,
-    latency,
-    over_time,
-    spread,
-    summary,
-    tpot,
-    ttft,
-)
+from gaudi_launch.extensions.bench.statistics import errors, latency, spread, summary, tpot, ttft
 
 GOOD = Sample(1.0, 1.25, 90, 5, 2.0, 4.0, (1.0, 1.0), 100, 5)
 # the server counts nothing
@@ -63,17 +51,3 @@ def test_all_figures_of_a_run() -> None:
 def test_errors_are_counted_with_the_first_example() -> None:
     other = Sample(0.0, 0.0, 1, 1, error="cut", detail="x")
     assert errors((other, *SAMPLES)) == [("status 500", 2, "first"), ("cut", 1, "x")]
-
-
-def test_the_tokens_of_each_interval() -> None:
-    one = Sample(0.0, 0.0, 1, 6, 1.0, 4.0, (1.0, 2.0), 1, 6)
-    assert over_time([one, LATE], 4) == (1.0, [0.0, 2.0, 2.0, 2.0])
-    assert over_time([one], 1) == (4.0, [1.5])
-    assert over_time([one], 0) == (0.0, [])
-    assert over_time([LATE], 4) == (0.0, [])
-
-
-@pytest.mark.parametrize(("numbers", "mean"), [([], None), ([2.0], 2.0), ([1.0, 2.0, 6.0], 3.0)])
-def test_the_mean_of_numbers(numbers: list[float], mean: float | None) -> None:
-    found = spread(numbers)
-    assert (found and found["mean"]) == mean

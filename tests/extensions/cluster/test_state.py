@@ -9,26 +9,11 @@ from pathlib import Path
 import pytest
 
 from gaudi_launch.core.base.errors import ExitCode
-from gaudi_launch.extensions.cluster.state import (
-    Part,
-    Place,
-    RunningCluster,
-    remember,
-    remembered,
-    running_of,
-)
-from tests.support.scripted_hosts import cluster, failed, member
+from gaudi_launch.extensions.cluster.state import Part, Place, RunningCluster, remember, remembered
+from tests.support.scripted_hosts import failed, member
 
 FIRST = Part((Place(member("a"), "10.0.0.1"), Place(member("b"), "10.0.0.2")), "http://10.0.0.1:1")
 RUNNING = RunningCluster("c", True, 8850, 4, (FIRST,))
-
-
-def test_the_record_of_a_planned_cluster() -> None:
-    assert running_of(cluster("ab")) == RUNNING
-    assert RUNNING.members == (member("a"), member("b"))
-    assert RUNNING.ray_address(FIRST) == "10.0.0.1:8850"
-    two = running_of(cluster("a", "b"))
-    assert (two.ray, two.cards, len(two.parts)) == (False, 2, 2)
 
 
 def test_the_record_is_read_again(tmp_path: Path) -> None:
@@ -39,12 +24,6 @@ def test_the_record_is_read_again(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["cluster.json", "service.log"]
     document = json.loads((tmp_path / "cluster.json").read_text())
     assert (document["schema"], sorted(document)) == (1, ["cluster", "schema"])
-
-
-def test_each_engine_has_a_log(tmp_path: Path) -> None:
-    logs = remember(tmp_path, running_of(cluster("a", "b")))
-    assert [log.name for log in logs] == ["service-0.log", "service-1.log"]
-    assert [log.exists() for log in logs] == [True, True]
 
 
 def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:

@@ -373,20 +373,6 @@ def test_the_words_of_deepseek_r1_are_those_of_its_script(tmp_path: Path) -> Non
     assert "--scripts vllm-fork/scripts" in str(refused.value)
 
 
-def test_the_number_of_samples_is_passed_on() -> None:
-    def words(samples: int | None) -> tuple[str, ...]:
-        wish = replace(WISH, dataset="/d/pile-10k", samples=samples)
-        release = "vllm-gaudi"
-        made = phases(wish, scripts(release), rules_for("Qwen3-32B", release), PLACES, "p")
-        return made[0].argv
-
-    given = words(99)
-    # argparse takes the last
-    places = [place for place, word in enumerate(given) if word == "--max-dataset-samples"]
-    assert [given[place + 1] for place in places] == ["512", "99"]
-    assert (*given[: places[1]], *given[places[1] + 2 :]) == words(None)
-
-
 def test_a_record_counts_for_the_same_inputs_only(tmp_path: Path) -> None:
     now = about(WISH, scripts("1.22"), "1.22")
     assert now == {**asdict(WISH), "release": "1.22", "scripts": "/s"}
@@ -415,16 +401,3 @@ def test_the_batch_is_stated_once(dataset: str) -> None:
     words = next(phase.argv for phase in made if phase.name == "measure")
     assert words.count("--batch-size") == 1
     assert words[words.index("--batch-size") + 1] == "8"
-
-
-def test_the_switches_of_steps_that_have_them() -> None:
-    wish = replace(WISH, experts=True, eager=True)
-    known = ("--enforce-eager", "--expert-parallel", "--max-num-prefill-seqs")
-    every = ("--expert-parallel", "--max-num-prefill-seqs", "1", "--enforce-eager")
-    made = replace(scripts("1.22"), options={2: known, 3: (), 4: ("--expert-parallel",)})
-    by_name = {
-        phase.name: phase.argv for phase in phases(wish, made, rules_for("x", "1.22"), PLACES, "p")
-    }
-    assert by_name["measure"][-4:] == every
-    assert by_name["quantise"][-1] == "--expert-parallel"
-    assert "--max-num-prefill-seqs" not in by_name["quantise"]

@@ -10,7 +10,7 @@ from gaudi_launch.core.services.engine_counters import EngineCounters
 from gaudi_launch.core.services.history import HistoryRing, HistoryRow
 from gaudi_launch.core.services.state.registry import ServiceRecord
 from gaudi_launch.extensions.watch.sample import CardSample, ServiceSample
-from gaudi_launch.extensions.watch.service_sampler import ServiceSampler, from_record, with_power
+from gaudi_launch.extensions.watch.service_sampler import ServiceSampler, with_power
 
 STATE = {
     "phase": "ready",
@@ -34,28 +34,6 @@ class Clock:
 
     def __call__(self) -> float:
         return self.now
-
-
-def test_a_state_file_becomes_a_sample() -> None:
-    assert from_record(
-        record(done=4, total=9, phase="warmup_prompt", left_seconds=7)
-    ) == ServiceSample(
-        name="mine",
-        phase="warmup_prompt",
-        alive=True,
-        model="q",
-        engine="e@1",
-        url="http://127.0.0.1:9",
-        modules=(0, 1),
-        done=4,
-        total=9,
-        left_seconds=7.0,
-        began=5.0,
-        restarts=2,
-        run_time_compiles=3,
-    )
-    empty = from_record(ServiceRecord("x", Path("/nowhere"), {}, False))
-    assert empty == ServiceSample(name="x", phase="lost", alive=False)
 
 
 def sampled(sampler: ServiceSampler, service: ServiceRecord) -> ServiceSample:

@@ -128,16 +128,6 @@ def test_a_host_that_was_stopped_meanwhile_is_ended_at_once(
     assert [each.getMessage() for each in caplog.records if each.levelname == "ERROR"] == []
 
 
-def test_what_was_started_ends_with_the_view(hanging: Member) -> None:
-    host = watch(hanging)
-    host.start()
-    until_known(host)
-    process = host._process
-    assert process is not None and process.poll() is None
-    host.stop()
-    assert process.wait(GENEROUS) != 0
-
-
 def test_what_was_started_ends_with_a_program_that_is_asked_to_end(hanging: Member) -> None:
     host = watch(hanging)
     with pytest.raises(KeyboardInterrupt), watching([host]):

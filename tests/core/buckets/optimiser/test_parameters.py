@@ -15,7 +15,6 @@ from gaudi_launch.core.buckets.engine_buckets import count
 from gaudi_launch.core.buckets.families import EVERY_CONTEXT
 from gaudi_launch.core.buckets.optimiser.parameters import (
     _decodes,
-    _lost_time,
     _prompts,
     _time,
     usable_blocks,
@@ -103,23 +102,3 @@ def test_a_cache_is_cut_to_whole_steps(step: int, kept: int) -> None:
     bounds = limits(max_num_seqs=256, num_blocks=930, max_model_len=2048, cache_blocks=930)
     assert usable_blocks(bounds, step) == kept
     assert usable_blocks(replace(bounds, cache_blocks=None), step) == 930
-
-
-def test_blocks_that_a_step_cuts_off_are_paid_for() -> None:
-    bounds = limits(max_num_seqs=64, num_blocks=930, max_model_len=2048, cache_blocks=930)
-    size = np.arange(64, 930)
-    shapes = weighted(np.full(len(size), 64), size, np.ones(len(size)))
-    # 418 of 930 blocks gone: 512 sequences' blocks do the work of 930, in 418 / 512 more steps
-    assert _lost_time(bounds, 512, shapes, COST) == pytest.approx(
-        len(size) * COST.decode_fixed * 418 / 512
-    )
-    free, priced = (
-        _decodes(bounds, shapes, COST, False, rounds_cache=rounds) for rounds in (False, True)
-    )
-    assert max(choice.ranges["DECODE_BLOCK"][1] for choice in free) == 1024
-    assert max(choice.ranges["DECODE_BLOCK"][1] for choice in priced) == 768
-    finest, coarsest = (
-        min(choice.time for choice in priced if choice.ranges["DECODE_BLOCK"][1] == step)
-        for step in (128, 512)
-    )
-    assert coarsest > finest

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gaudi_launch.core.buckets.bucket_file import plan_for_engine
-from gaudi_launch.core.buckets.families import CONTEXT_LADDER
 from gaudi_launch.core.buckets.optimiser import workload_mix
-from gaudi_launch.core.buckets.optimiser.padding_cost import score
-from gaudi_launch.core.predict.limits import CoverageQuestion, EngineLimits
+from gaudi_launch.core.predict.limits import EngineLimits
 from gaudi_launch.core.predict.simulator import Shapes, simulate
 from gaudi_launch.core.predict.step_time import ONE_CARD_8B, StepTime
 
@@ -64,21 +60,3 @@ def test_a_closed_loop_that_is_kept_is_the_one_that_would_be_simulated(
     )
     made = simulate(requests, limits, cost, concurrency=concurrency)
     assert rows(kept) == rows(made)
-
-
-@pytest.mark.parametrize("prompts", [2, 4, 16])
-def test_several_prompts_a_step_are_predicted_to_pad_what_requests_pad(prompts: int) -> None:
-    requests = workload_mix._closed_loops(32, (64, 2000, 16, 500))[-1][1]
-    padding = []
-    for most in (1, prompts):
-        limits = replace(LIMITS, max_num_prefill_seqs=most)
-        found = plan_for_engine(CoverageQuestion(CONTEXT_LADDER, limits))
-        met = simulate(requests, limits, ONE_CARD_8B, concurrency=16)
-        padding.append(
-            [
-                score(found.buckets, shapes, ONE_CARD_8B).overhead
-                for shapes in (found.aim.expectation.forecast, met)
-            ]
-        )
-    (one, _), (several, paid) = padding
-    assert several < 1.3 * one and several < 2.5 * paid, padding

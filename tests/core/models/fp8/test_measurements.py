@@ -11,12 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.core.base.errors import LaunchError
 from gaudi_launch.core.models.fp8.measurements import (
     MeasurementQuery,
     Published,
     calibrated_folder,
-    calibrated_for,
     clear_stale,
     downloaded_folder,
     find,
@@ -24,7 +23,6 @@ from gaudi_launch.core.models.fp8.measurements import (
     write_published,
 )
 from gaudi_launch.core.models.fp8.quant_config import QuantFile, read_quant_file
-from tests.support.refusals import failing
 
 WANTED = MeasurementQuery(model="Small-1B", cards=2, generation="g2")
 PUBLISHED = Published(
@@ -48,10 +46,6 @@ def quant(folder: Path, ranks: int = 2, **more: Any) -> Path:
     path = folder / quant_name("g2")
     path.write_text(json.dumps({"mode": "QUANTIZE", "dump_stats_path": str(stem), **more}))
     return path
-
-
-def test_nothing_is_found_where_nothing_is() -> None:
-    assert find(WANTED) is None
 
 
 def test_the_strongest_source_wins(home: Path) -> None:
@@ -90,14 +84,6 @@ def test_the_strongest_source_wins(home: Path) -> None:
     ]
 
 
-def test_measurements_hold_for_one_number_of_cards() -> None:
-    quant(calibrated_folder("Small-1B", "g2", 2))
-    quant(calibrated_folder("Small-1B", "g2", 8), 8)
-    assert calibrated_for("small-1b", "g2") == (2, 8)
-    assert calibrated_for("Small-1B", "g3") == ()
-    assert find(replace(WANTED, cards=4)) is None
-
-
 @pytest.mark.parametrize(
     ("ranks", "cards", "more", "missing"),
     [
@@ -128,26 +114,6 @@ def test_the_single_file_of_a_single_card(home: Path) -> None:
     path = quant(home / "q", 0)
     (home / "q" / "g2" / "inc_output_hooks_maxabs.npz").write_bytes(b"x")
     assert read_quant_file(path, 1, "flag").missing == ()
-
-
-@pytest.mark.parametrize(
-    ("text", "id"),
-    [
-        (None, "unreadable"),
-        ("", "unreadable"),
-        ("[]", "unreadable"),
-        ("{", "unreadable"),
-        ('{"mode": "MEASURE"}', "mode"),
-    ],
-)
-def test_what_cannot_be_used_is_a_sentence(text: str | None, id: str, home: Path) -> None:
-    path = home / "q.json"
-    if text is not None:
-        path.write_text(text)
-    for origin, code in (("flag", ExitCode.USAGE), ("profile", ExitCode.MODEL)):
-        with failing(f"quant.{id}", code) as refused:
-            read_quant_file(path, 1, origin)  # type: ignore[arg-type]
-        assert str(path) in str(refused.value)
 
 
 @given(

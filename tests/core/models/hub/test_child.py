@@ -129,16 +129,6 @@ def test_the_kind_of_an_error(error: Exception, kind: str, detail: str) -> None:
     assert (found.kind, found.detail) == (kind, detail)
 
 
-def test_an_error_in_the_handling_of_a_lost_connection() -> None:
-    try:
-        try:
-            raise ConnectionResetError(104, "reset")
-        except ConnectionResetError:
-            raise KeyError("x")  # noqa: B904
-    except KeyError as error:
-        assert classify(error).kind == "offline"
-
-
 def test_a_long_hash_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     child._Hashing("x")(5)
     assert json.loads(capsys.readouterr().out) == {"hashing": "x", "at": 5}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gaudi_launch.core.base.messages import Message, message
-from gaudi_launch.extensions.bench.check.rows import CheckRow, failed
+from gaudi_launch.extensions.bench.check.rows import failed
 from gaudi_launch.extensions.bench.client import ServerError
 
 
@@ -37,16 +37,4 @@ def test_the_row_of_a_failed_request(error: ServerError, sentence: Message, faul
         "seconds": 0.0,
         "values": values,
         "fault": fault,
-    }
-
-
-def test_a_row_as_json() -> None:
-    row = CheckRow("a", "ok", message("measure.check_health"), 0.123456, {"x": 1})
-    assert row.to_json() == {
-        "name": "a",
-        "verdict": "ok",
-        "id": "measure.check_health",
-        "message": message("measure.check_health").render(),
-        "seconds": 0.1235,
-        "values": {"x": 1},
     }
