@@ -12,7 +12,6 @@ import pytest
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.mirrors import PROXIES, Mirrors
-from gaudi_launch.core.base.paths import engines_dir
 from gaudi_launch.core.engines.install import environment
 from gaudi_launch.core.engines.install.environment import (
     Recipe,

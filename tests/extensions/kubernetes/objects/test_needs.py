@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gaudi_launch.core.base.messages import message
 from gaudi_launch.core.host.hardware import Card, Host
 from gaudi_launch.core.host.host_config import HostConfig
 from gaudi_launch.extensions.kubernetes.objects.needs import (
