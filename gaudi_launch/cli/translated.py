@@ -2,7 +2,7 @@
 
 A command's English help is in the code with its options. ``help_LANGUAGE.json`` maps each
 English paragraph to its translation; one that is missing there is shown in English.
-tests/cli/test_help.py compares the map with the code.
+tests/program/test_words.py compares the map with the code.
 """
 
 from __future__ import annotations
