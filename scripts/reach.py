@@ -32,7 +32,7 @@ RUNS = (
 
 @cache
 def imports() -> Mapping[str, frozenset[str]]:
-    """Return the modules of the package that each of its modules imports, anywhere in it."""
+    """Return the modules of the package that each of its modules imports."""
     files = {}
     for path in sorted((TOP / PACKAGE).rglob("*.py")):
         name = ".".join(path.relative_to(TOP).with_suffix("").parts)
@@ -52,7 +52,7 @@ def _imported(path: Path, known: Mapping[str, Path]) -> set[str]:
 
 
 def reached(begins: Iterable[str]) -> dict[str, str]:
-    """Return each module that is reached, with the one that imports it first (breadth first)."""
+    """Return each module that is reached, with the one that imports it first."""
     waiting = list(begins)
     found = dict.fromkeys(waiting, "")
     for name in waiting:
@@ -73,7 +73,7 @@ def lines(name: str) -> int:
 
 
 def of_command(name: str) -> int:
-    """Return the code lines that a command reaches, with those of the program around it."""
+    """Return the code lines that a command reaches, the program's included."""
     module = f"{PACKAGE}.{COMMANDS[name][0]}"
     return sum(lines(each) for each in reached([f"{PACKAGE}.cli.main", module]))
 

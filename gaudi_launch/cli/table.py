@@ -127,7 +127,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
 # set by a shell that requests completions (click)
 COMPLETES = "_GAUDI_LAUNCH_COMPLETE"
 
-# commands of a command, which lie with their extension
+# commands of a command, each in the folder of its extension
 SUBCOMMANDS: dict[str, str] = {
     "engines diff": "extensions.migrate.diff.command",
     "render kubernetes": "extensions.kubernetes.command",

@@ -167,7 +167,7 @@ def _scheduled(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def ours(found: Outcome) -> Outcome:
-    """Return the outcome to compare, close to the most that of the scheduler's requests."""
+    """Return the outcome to compare; near saturation that of the same requests."""
     if not close_to_most(found):
         return found
     made = simulate(found.setup, found.load, most=_COUNT)

@@ -1,4 +1,4 @@
-"""A process in place of gaudi_launch.core.models.hub.child, whose answers are in a file.
+"""A process in place of the hub's child, whose answers are in a file.
 
 SCRIPTED_HUB names the file: answers by ``list hf``, ``fetch modelscope``. A transfer
 (``{"done": PATH}``) writes as many bytes as the request states, and a wait (``{"wait": ENDING}``)

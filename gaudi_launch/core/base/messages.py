@@ -92,7 +92,7 @@ def catalogue(language_: str) -> Mapping[str, str]:
 
 
 def catalogue_files(language_: str) -> list[Path]:
-    """Return the files of one language: of ``cli``, and of each folder of the other floors."""
+    """Return the catalogues of one language: ``cli`` has one, and each folder."""
     package = Path(__file__).parents[2]
     return sorted([*package.glob(f"*/{language_}.json"), *package.glob(f"*/*/{language_}.json")])
 

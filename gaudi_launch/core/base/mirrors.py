@@ -1,6 +1,6 @@
 """The mirrors and proxies of this site: what replaces the public addresses.
 
-Each comes from an option, an environment variable or the file ``core.base.mirrors.yaml`` of the
+Each comes from an option, an environment variable or the file ``mirrors.yaml`` of the
 folder of settings, in this order. pip, git, docker and the hubs' libraries get them by their own
 options and variables; the names of those: their documentation. An address with a user or a password
 is refused, because it would appear in files and on command lines; pip and git read passwords from

@@ -97,7 +97,7 @@ def known() -> tuple[str, ...]:
 def release_of(engine: str, version: str = "") -> Release | None:
     """Return the release of an engine by its name for --engine.
 
-    Its newest where ``core.base.version`` is not known to the profile.
+    Its newest where ``version`` is not known to the profile.
 
     Return None for an engine without a profile (the embedded CPU engine).
     """

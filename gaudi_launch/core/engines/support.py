@@ -264,7 +264,7 @@ def version_row(
 def version_of(engine: str, version: str) -> Version | None:
     """Return the data of exactly this version; None where there is none.
 
-    It is that of an installed release, or the shipped one. ``engine`` and ``core.base.version`` are
+    It is that of an installed release, or the shipped one. ``engine`` and ``version`` are
     those of an `EngineIdentity`: ``vllm-fork`` at ``deepseek_r1`` is that branch.
     """
     if version == _DEEPSEEK:

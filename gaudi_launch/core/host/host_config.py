@@ -132,7 +132,7 @@ _NO_ANSWERS = LiveAnswers()
 
 
 def load_config(machine: str | None = None) -> HostConfig:
-    """Return the HostConfig of ``--machine``, the partner of `core.host.machine.load`.
+    """Return the HostConfig of ``--machine``, as `core.host.machine.load` its Host.
 
     A snapshot without a config gives one where nothing is known. Raises LaunchError (USAGE) as
     `load` does.

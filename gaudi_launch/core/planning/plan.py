@@ -130,7 +130,7 @@ class Estimate:
 
 @dataclass(frozen=True)
 class EngineIdentity:
-    """The engine of a plan: ``name`` is ``vllm-fork``, ``core.base.version`` ``1.21``.
+    """The engine of a plan: ``name`` is ``vllm-fork``, ``version`` ``1.21``.
 
     ``word`` is the value for --engine where that is not the name alone. ``options`` names its
     option table, ``variables`` the table of the variables that it reads. ``simulated``: its cards

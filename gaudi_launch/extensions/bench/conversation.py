@@ -29,7 +29,7 @@ def clean(words: str) -> str:
 
 @dataclass
 class Conversation:
-    """A conversation: ``core.base.messages`` are the user's and the answers to them.
+    """A conversation: ``messages`` are the user's and the answers to them.
 
     ``system`` comes before them.
     """

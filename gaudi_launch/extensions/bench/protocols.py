@@ -34,7 +34,7 @@ Show = Callable[[str, bool], None]
 class Prompt:
     """A prompt of a request.
 
-    ``core.base.messages`` for chat; the other forms get their contents as one text. ``tokens``
+    ``messages`` for chat; the other forms get their contents as one text. ``tokens``
     None: the server's default. ``ignore_eos`` requests all ``tokens`` (vLLM's extension; others
     ignore it or stop where the model stops).
     """

@@ -1,4 +1,4 @@
-"""``core.planning.profiles`` as a user runs it."""
+"""``profiles`` as a user runs it."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ def read_settings(
 ) -> PipSettings:
     """Return the settings of pip as this user runs it.
 
-    Paths of this machine become paths below ``target``. ``core.base.mirrors`` replace the
+    Paths of this machine become paths below ``target``. ``mirrors`` replace the
     configured index, and their folder of wheels replaces all settings.
     """
     if mirrors.wheels:

@@ -237,7 +237,7 @@ def _asking(argv: tuple[str, ...], mirrors: Mirrors) -> tuple[str, ...]:
 def setup(say: Say, *, demo: bool = True, mirrors: Mirrors | None = None) -> None:
     """Make what is missing: environment, then demo model.
 
-    ``say`` gets one sentence per step; ``core.base.mirrors`` are those of environment and file
+    ``say`` gets one sentence per step; ``mirrors`` are those of environment and file
     where None. Raises LaunchError with the step that failed and its last lines; run again, it
     repeats that part from the beginning.
     """
@@ -356,7 +356,7 @@ def _try(argv: tuple[str, ...], variables: dict[str, str]) -> subprocess.Complet
 def child_variables(mirrors: Mirrors | None = None) -> dict[str, str]:
     """Return the variables for the programs of an installation.
 
-    ``core.base.mirrors`` are those of environment and file where None. A user's settings may forbid
+    ``mirrors`` are those of environment and file where None. A user's settings may forbid
     bytecode, which would make every launch of the engine twice as slow.
     """
     unwanted = ("PYTHONDONTWRITEBYTECODE", "PYTHONPATH")

@@ -22,7 +22,7 @@ _DEEPSEEK = "deepseek_r1"
 def deliberate_differences(
     request: Request, host: Host, placement: Placement, command: Command, version: str
 ) -> tuple[Message, ...]:
-    """Return the differences of this plan of a fork's ``core.base.version`` from its script."""
+    """Return the differences of this plan of a fork's ``version`` from its script."""
     found = []
     cores = _first_threads(host, command.cpus)
     if cores != command.cpus:

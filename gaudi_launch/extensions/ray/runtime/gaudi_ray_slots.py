@@ -157,7 +157,7 @@ def share(number: int, count: int) -> tuple[int, ...]:
 
 
 def plain_json(text: str | bytes) -> Any:
-    """Return a JSON text's document. Raises ValueError like `core.base.reader.parse_json`.
+    """Return a JSON text's document. Raises ValueError.
 
     A copy of gaudi_launch/core/base/plain_json.py of the launcher: Ray has these files alone.
     """
