@@ -22,6 +22,7 @@ from typer.models import ParamMeta
 from gaudi_launch.cli.command_app import HelpCommand
 from gaudi_launch.cli.foreign_options import refuse_two_letters
 from gaudi_launch.cli.positional import only_model, options_end
+from gaudi_launch.cli.table import listed
 from gaudi_launch.core.base.fields import Option, option_of
 from gaudi_launch.core.base.messages import message
 from gaudi_launch.core.base.optional import mapped
@@ -182,11 +183,10 @@ def _of_engine(text: str) -> list[str] | None:
     import sys
     from pathlib import Path
 
-    from gaudi_launch.extensions.migrate.case import serve_words
-
-    found = None if Path(text).exists() else serve_words(text)
+    found = None if Path(text).exists() else listed("start command")(text)
     if found is None:
         return None
+    words: list[str]
     words, converted = found
     os.environ.update(converted.variables)
     notes = converted.notes

@@ -143,6 +143,7 @@ LISTS: dict[str, str] = {
     "machines": "core.host.simulated:NAMES",
     "checks": "core.doctor.runner:CHECKS",
     "help": "cli.help:shown",
+    "start command": "extensions.migrate.case:serve_words",
     "nearest models": "cli.nearest_models:nearest_models",
 }
 

@@ -17,6 +17,7 @@ from gaudi_launch.core.models.model import Model
 from gaudi_launch.core.models.sizing import MemoryRules
 from gaudi_launch.core.planning.calibration_rules import Calibration
 from gaudi_launch.core.planning.engine_args import NO_ARGS, EngineArgs
+from gaudi_launch.core.planning.option_table import OptionTable, option_table
 from gaudi_launch.core.planning.passthrough import parallel_sizes
 from gaudi_launch.core.planning.placement import choose_for
 from gaudi_launch.core.planning.plan import Command, EngineIdentity, Placement, Plan, Setting
@@ -203,6 +204,11 @@ class Engine(ABC):
         "v0" runs prompts before decoding, "v1" both in one step.
         """
         return "v0"
+
+    @property
+    def option_table(self) -> OptionTable:
+        """Return the options that its server reads."""
+        return option_table(self.identity.options)
 
     @property
     def environment(self) -> str:

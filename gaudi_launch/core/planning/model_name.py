@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -219,3 +220,13 @@ def _entries(folder: Path) -> list[Path]:
         return sorted(folder.iterdir())
     except OSError:
         return []
+
+
+def request_name(model: str) -> str:
+    """Return a name for requests that is made of a folder or hub ID.
+
+    >>> request_name("Qwen/Qwen3-8B")
+    'qwen3-8b'
+    """
+    last = model.rstrip("/").rpartition("/")[2].lower()
+    return re.sub(r"[^a-z0-9._-]+", "-", last).strip("-._") or "model"

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.fields import text, value
 from gaudi_launch.core.base.optional import mapped
-from gaudi_launch.core.launch.saved_plan import own_part
+from gaudi_launch.core.launch.other_hosts import DEFAULT_NAME, request_of
 from gaudi_launch.core.planning.parse import if_given
 
 if TYPE_CHECKING:
@@ -28,11 +28,8 @@ if TYPE_CHECKING:
     from gaudi_launch.extensions.cluster.readiness import Tell
     from gaudi_launch.extensions.cluster.state import RunningCluster
 
-# variables about the cards of this machine do not apply to others
-_OWN_MACHINE = ("HABANA_VISIBLE_MODULES", "HABANA_VISIBLE_DEVICES", "HLS_MODULE_ID")
 # warnings that prevent any launch
 _BLOCKING = ("cluster.no_quant", "cluster.made_up")
-DEFAULT_NAME = "cluster"
 _HOSTS = "Hosts"
 
 
@@ -136,28 +133,6 @@ def folder_of(name: str) -> Path:
     from gaudi_launch.core.services.state import store
 
     return state_dir() / "clusters" / store.check_name(name)
-
-
-def request_of(options: LaunchOptions) -> Request:
-    """Return the request of these options for other hosts than this machine.
-
-    Raises LaunchError (USAGE) for an option about this machine.
-    """
-    from gaudi_launch.core.launch.options import to_request
-    from gaudi_launch.core.planning.secret_args import with_secret_moved
-
-    # a saved plan may be of another machine
-    typed = own_part(options).machine
-    for given, flag in ((options.modules, "-m"), (typed, "--machine")):
-        if given is not None:
-            raise LaunchError("cluster.not_here", ExitCode.USAGE, flag=flag)
-    request = with_secret_moved(to_request(options))
-    if request.tuning != "auto":
-        raise LaunchError("cluster.not_here", ExitCode.USAGE, flag="--tuning reference")
-    environment = {
-        name: value for name, value in request.environment.items() if name not in _OWN_MACHINE
-    }
-    return replace(request, environment=environment)
 
 
 def read(options: LaunchOptions, words: ClusterOptions, *, ask: bool) -> ClusterCase:

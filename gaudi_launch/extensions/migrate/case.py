@@ -30,7 +30,6 @@ from gaudi_launch.core.models.model import Model
 from gaudi_launch.core.planning import parse
 from gaudi_launch.core.planning.engine_args import Argument, read_words
 from gaudi_launch.core.planning.model_name import name_warning
-from gaudi_launch.core.planning.option_table import option_table
 from gaudi_launch.core.planning.passthrough import OWN_OPTIONS, with_own_words
 from gaudi_launch.core.planning.plan import Plan, Setting
 from gaudi_launch.core.planning.planner import make_plan
@@ -39,7 +38,6 @@ from gaudi_launch.core.planning.request import Request
 from gaudi_launch.core.planning.secret_args import secrets_in, with_secret_moved
 from gaudi_launch.extensions.migrate.import_scripts import read_call, request_of
 from gaudi_launch.extensions.migrate.start_command import StartCommand, read_compose, read_start
-from gaudi_launch.extensions.tgi.options import LATEST, TABLE, VERSIONS
 
 # a Gaudi2 server with eight OAM cards, for which the scripts were written
 _STAND_IN = "simulated:hls2"
@@ -204,8 +202,11 @@ def serve_words(text: str) -> tuple[list[str], ConvertedStart] | None:
 
 def _with_variables(start: StartCommand) -> None:
     """Make options of TGI's variables: each option has one (launcher/src/main.rs)."""
-    for name in [*start.variables] if start.engine == "tgi" else ():
-        option = TABLE.spellings.get("--" + name.lower().replace("_", "-"))
+    if start.engine != "tgi":
+        return
+    table = find("tgi").option_table
+    for name in [*start.variables]:
+        option = table.spellings.get("--" + name.lower().replace("_", "-"))
         if option is not None and option.name not in start.words:
             value = start.variables.pop(name)
             start.words += [option.name] if option.count == "0" else [option.name, value]
@@ -300,7 +301,7 @@ def _engine_of(start: StartCommand, moved_to: str | None) -> tuple[str, list[Arg
     version = stated[1] if stated is not None else ""
     newest = releases_of("vllm-gaudi")
     if start.engine == "tgi":
-        names = [f"tgi@{version if version in VERSIONS else LATEST}"]
+        names = [_image_of(version)]
     elif moved_to is not None and find(moved_to).identity.name != "tgi":
         # what that engine does not know is left out
         names = [find(moved_to).identity.exact]
@@ -312,9 +313,17 @@ def _engine_of(start: StartCommand, moved_to: str | None) -> tuple[str, list[Arg
     return min(read, key=lambda each: len(each[2]))
 
 
+def _image_of(version: str) -> str:
+    """Return TGI's image of this version, the usual one where it is not known."""
+    try:
+        return find(f"tgi@{version}").identity.exact
+    except LaunchError:
+        return find("tgi").identity.exact
+
+
 def _read_by(name: str, start: StartCommand) -> tuple[list[Argument], list[str]]:
     """Return the arguments of a command that a release knows, and the others."""
-    table = TABLE if start.engine == "tgi" else option_table(find(name).identity.options)
+    table = find(name).option_table
     facts = next((names_of(each).options for each in versions() if each.label == name), {})
     known, unknown = [], []
     for each in read_words(tuple(start.words), table):

@@ -137,7 +137,7 @@ class Recommended:
         """
         from gaudi_launch.core.base.redact import redact_document
         from gaudi_launch.core.launch.saved_plan import entries_of
-        from gaudi_launch.extensions.stack.stack_file import request_name
+        from gaudi_launch.core.planning.model_name import request_name
 
         winner = self.found.winner
         if self.launch is None or self.cluster is not None:
@@ -477,7 +477,7 @@ def _planned_cluster(case: RecommendCase, launch: LaunchOptions, candidate: Cand
     from gaudi_launch.core.hosts.inventory import Member
     from gaudi_launch.core.hosts.layout import LayoutOptions
     from gaudi_launch.core.launch.machine import load
-    from gaudi_launch.extensions.cluster.case import DEFAULT_NAME, request_of
+    from gaudi_launch.core.launch.other_hosts import DEFAULT_NAME, request_of
 
     host = load(case.machine)
     # addresses for documentation (RFC 5737): those of the hosts are not known

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError, file_error
-from gaudi_launch.extensions.stack.stack_file import parse_stack, request_name
+from gaudi_launch.core.planning.model_name import request_name
+from gaudi_launch.extensions.stack.stack_file import parse_stack
 from gaudi_launch.extensions.stack.stack_plan import LOCAL, StackPlan, changes_of
 
 if TYPE_CHECKING:

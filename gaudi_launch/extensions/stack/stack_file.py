@@ -87,16 +87,6 @@ def _slug(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-._")[:32] or "model"
 
 
-def request_name(model: str) -> str:
-    """Return a name for requests that is made of a folder or hub ID.
-
-    >>> request_name("Qwen/Qwen3-8B")
-    'qwen3-8b'
-    """
-    last = model.rstrip("/").rpartition("/")[2].lower()
-    return re.sub(r"[^a-z0-9._-]+", "-", last).strip("-._") or "model"
-
-
 def read_stack(path: Path) -> StackFile:
     """Return the stack of a file.
 

@@ -26,6 +26,7 @@ from gaudi_launch.core.planning.engine import Context, Engine, Limits, Proposal
 from gaudi_launch.core.planning.engine_args import NO_ARGS, EngineArgs
 from gaudi_launch.core.planning.exported import check_exported
 from gaudi_launch.core.planning.lengths import ceil_div
+from gaudi_launch.core.planning.option_table import OptionTable
 from gaudi_launch.core.planning.parse import share
 from gaudi_launch.core.planning.placement import refuse_heads
 from gaudi_launch.core.planning.plan import Command, EngineIdentity, Setting, variables_of
@@ -88,6 +89,10 @@ class Tgi(Engine):
     @property
     def identity(self) -> EngineIdentity:
         return EngineIdentity("tgi", self.version, None, self.facts, api="generate")
+
+    @property
+    def option_table(self) -> OptionTable:
+        return words_of.TABLE
 
     @property
     def image(self) -> str:
