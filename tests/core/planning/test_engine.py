@@ -17,7 +17,7 @@ from gaudi_launch.core.models.model import Model
 from gaudi_launch.core.models.sizing import MemoryRules
 from gaudi_launch.core.planning.engine import Context, Engine, Limits, OverHosts, Proposal, Spread
 from gaudi_launch.core.planning.engine_args import NO_ARGS
-from gaudi_launch.core.planning.option_table import OptionTable
+from gaudi_launch.core.planning.option_table import GENERIC
 from gaudi_launch.core.planning.plan import Command, EngineIdentity, Placement, Plan, Setting
 from gaudi_launch.core.planning.request import Request
 from gaudi_launch.core.planning.support_answer import ModelSupport
@@ -92,7 +92,7 @@ def test_an_engine_is_a_process_with_cards_and_without_a_warm_up_unless_it_state
         "config_file": "",
         "ended": None,
         "scheduling": "v0",
-        "option_table": OptionTable("", ()),
+        "option_table": GENERIC,
         "environment": "bare@one",
         "inner": None,
         "innermost": bare,
