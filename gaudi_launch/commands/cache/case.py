@@ -15,6 +15,7 @@ from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.optional import mapped
 from gaudi_launch.core.base.paths import cache_dir
 from gaudi_launch.core.recipes import cache_root
+from gaudi_launch.core.recipes.key import parts_of, parts_of_host
 from gaudi_launch.core.recipes.size_limits import Doomed, parse_age, parse_size, to_prune
 
 if TYPE_CHECKING:
@@ -94,7 +95,6 @@ def root_of(cache: Path | None) -> Path:
 def parts_here(machine: str | None) -> KeyParts:
     """Return the parts of a key that a machine decides."""
     from gaudi_launch.core.launch.machine import load
-    from gaudi_launch.core.recipes.key import parts_of_host
 
     return parts_of_host(load(machine))
 
@@ -178,7 +178,6 @@ def adopt(options: LaunchOptions) -> tuple[Path, Ledger]:
     """
     from gaudi_launch.core.buckets.bucket_list import Buckets
     from gaudi_launch.core.launch.prepare import prepare
-    from gaudi_launch.core.recipes.key import parts_of
 
     root = root_of(Path(options.cache_dir) if options.cache_dir else None)
     prepared = prepare(options)

@@ -8,6 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gaudi_launch.cli.console import beside, console, emit_json, table
+from gaudi_launch.commands.doctor import remedies
+from gaudi_launch.core.base.messages import text
+from gaudi_launch.core.doctor import guides, runner
+from gaudi_launch.core.doctor.findings import shown
+from gaudi_launch.core.host.files import printable
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -40,8 +47,6 @@ class HowShown:
 
 def report_json(report: DoctorReport, strict: bool) -> dict[str, Any]:
     """Return the findings for programs."""
-    from gaudi_launch.core.doctor import runner
-
     host = report.facts.host
     return {
         "schema": 1,
@@ -66,8 +71,6 @@ def report_json(report: DoctorReport, strict: bool) -> dict[str, Any]:
 
 def show_report(report: DoctorReport, how: HowShown, *, strict: bool, as_json: bool) -> None:
     """Print the machine, the findings and the verdict."""
-    from gaudi_launch.cli.console import console, emit_json
-
     if as_json:
         emit_json(report_json(report, strict))
         return
@@ -79,17 +82,12 @@ def show_report(report: DoctorReport, how: HowShown, *, strict: bool, as_json: b
 
 def show_bundle(path: Path, files: int, kept_names: bool) -> None:
     """Print on stderr what was written for support."""
-    from gaudi_launch.core.base.messages import text
-
     names = text("doctor.bundle.names_kept" if kept_names else "doctor.bundle.names_removed")
     print(text("doctor.bundle.written", path=str(path), files=files, names=names), file=sys.stderr)
 
 
 def show_checks(checks: Sequence[Check], as_json: bool) -> None:
     """Print the checks that exist."""
-    from gaudi_launch.cli.console import console, emit_json, table
-    from gaudi_launch.core.base.messages import text
-
     if as_json:
         rows = [
             {
@@ -112,9 +110,6 @@ def show_checks(checks: Sequence[Check], as_json: bool) -> None:
 
 def show_planned(plan: FixPlan, as_json: bool) -> None:
     """Print the repairs that are about to be applied."""
-    from gaudi_launch.cli.console import console
-    from gaudi_launch.core.base.messages import text
-
     out = console(stderr=as_json)
     if plan.changes:
         show_changes(out, plan.root, plan.changes)
@@ -124,16 +119,11 @@ def show_planned(plan: FixPlan, as_json: bool) -> None:
 
 def show_declined(as_json: bool) -> None:
     """Print that nothing was changed."""
-    from gaudi_launch.cli.console import console
-    from gaudi_launch.core.base.messages import text
-
     console(stderr=as_json).print(text("doctor.fix.declined"))
 
 
 def show_fixed(result: FixResult, *, strict: bool, verbose: bool, as_json: bool) -> None:
     """Print what became of the repairs, and the findings after them."""
-    from gaudi_launch.cli.console import console, emit_json
-
     before, after = result.plan.before.findings, result.after.findings
     if as_json:
         report = report_json(result.after, strict)
@@ -152,10 +142,8 @@ def show_fixed(result: FixResult, *, strict: bool, verbose: bool, as_json: bool)
 
 def show_undone(root: Path, outcomes: Sequence[RemedyOutcome], as_json: bool) -> ExitCode:
     """Print what became of each change that was reverted, and return the exit code."""
-    from gaudi_launch.cli.console import console, emit_json
     from gaudi_launch.commands.doctor.case import has_failed
     from gaudi_launch.core.base.errors import ExitCode
-    from gaudi_launch.core.base.messages import text
 
     code = ExitCode.FAILED if has_failed(outcomes) else ExitCode.DONE
     if as_json:
@@ -186,8 +174,6 @@ def _detail(out: Console, line: str, style: str | None = None) -> None:
     from rich.padding import Padding
     from rich.text import Text
 
-    from gaudi_launch.core.host.files import printable
-
     if out.is_terminal:
         out.print(
             Padding(Text(printable(line), style=style or ""), (0, 0, 0, _INDENT), expand=False)
@@ -198,15 +184,10 @@ def _detail(out: Console, line: str, style: str | None = None) -> None:
 
 def _command(out: Console, line: str, style: str | None = None) -> None:
     """Print a line to be copied: never folded."""
-    from gaudi_launch.core.host.files import printable
-
     out.print(" " * _INDENT + printable(line), style=style, soft_wrap=True)
 
 
 def show_head(out: Console, facts: DoctorFacts) -> None:
-    from gaudi_launch.core.base.messages import text
-    from gaudi_launch.core.host.files import printable
-
     host = facts.host
     line = text(
         "doctor.show.machine",
@@ -223,8 +204,6 @@ def show_head(out: Console, facts: DoctorFacts) -> None:
 
 
 def _word(status: str) -> str:
-    from gaudi_launch.core.base.messages import text
-
     words = {
         "ok": text("doctor.word.ok"),
         "warn": text("doctor.word.warn"),
@@ -244,10 +223,6 @@ def _padded(word: str) -> str:
 def show_row(out: Console, finding: Finding, verbose: bool) -> None:
     """Print one row; details only where something is to be read or done."""
     from rich.text import Text
-
-    from gaudi_launch.core.base.messages import text
-    from gaudi_launch.core.doctor.findings import shown
-    from gaudi_launch.core.host.files import printable
 
     word = _padded(_word(finding.status))
     style = _STYLES[finding.status]
@@ -274,8 +249,6 @@ def show_row(out: Console, finding: Finding, verbose: bool) -> None:
 
 
 def _show_remedy(out: Console, finding: Finding) -> None:
-    from gaudi_launch.core.base.messages import text
-
     remedy = finding.remedy
     assert remedy is not None
     words = remedy.text.render()
@@ -323,10 +296,6 @@ def _show_folded(out: Console, finding: Finding) -> None:
     """Print a warning as its id and what was found."""
     from rich.text import Text
 
-    from gaudi_launch.cli.console import beside
-    from gaudi_launch.core.base.messages import text
-    from gaudi_launch.core.host.files import printable
-
     sentence = printable(
         text("screen.doctor_row", check=finding.id, message=finding.message.render())
     )
@@ -337,9 +306,6 @@ def _show_folded(out: Console, finding: Finding) -> None:
 def _show_counted(out: Console, findings: Sequence[Finding]) -> None:
     """Print the ids without a result, and the skipped ones by reason."""
     from rich.text import Text
-
-    from gaudi_launch.cli.console import beside
-    from gaudi_launch.core.base.messages import text
 
     unknown = ", ".join(finding.id for finding in _of(findings, "unknown"))
     if unknown:
@@ -362,8 +328,6 @@ def _show_counted(out: Console, findings: Sequence[Finding]) -> None:
 
 def _partial_verdict(warnings: int) -> tuple[str, str]:
     """Return the sentence about selected checks without a failure, and its style."""
-    from gaudi_launch.core.base.messages import text
-
     if warnings:
         return text("doctor.show.partial_warnings"), "bold yellow"
     return text("doctor.show.partial"), "bold"
@@ -381,10 +345,6 @@ def show_verdict(
 
     ``partial``: only some checks ran; ``folded``: not every finding was printed.
     """
-    from gaudi_launch.commands.doctor import remedies
-    from gaudi_launch.core.base.messages import text
-    from gaudi_launch.core.doctor import guides, runner
-
     counts = runner.summary(findings)
     failed = [finding.id for finding in _of(findings, "fail")]
     may_fix = facts.live and not facts.host.in_container
@@ -423,8 +383,6 @@ def show_verdict(
 
 def _verdict(counts: Mapping[str, int]) -> tuple[str, str]:
     """Return the sentence about the result of all checks, and its style."""
-    from gaudi_launch.core.base.messages import text
-
     if counts["fail"]:
         return text("doctor.show.cannot"), "bold red"
     if counts["warn"]:
@@ -435,8 +393,6 @@ def _verdict(counts: Mapping[str, int]) -> tuple[str, str]:
 
 
 def _shown_value(value: str | None) -> str:
-    from gaudi_launch.core.base.messages import text
-
     if value is None:
         return text("doctor.fix.absent")
     if value.startswith("{"):
@@ -446,8 +402,6 @@ def _shown_value(value: str | None) -> str:
 
 
 def show_changes(out: Console, root: Path, changes: Sequence[Change]) -> None:
-    from gaudi_launch.commands.doctor import remedies
-    from gaudi_launch.core.base.messages import text
     from gaudi_launch.core.doctor.journal import journal_path
 
     out.print(text("doctor.fix.will", journal=str(journal_path())))
@@ -467,8 +421,6 @@ def show_changes(out: Console, root: Path, changes: Sequence[Change]) -> None:
 
 
 def show_outcomes(out: Console, outcomes: Sequence[RemedyOutcome]) -> None:
-    from gaudi_launch.core.base.messages import text
-
     groups: dict[tuple[str, str, str, str], list[RemedyOutcome]] = {}
     for outcome in outcomes:
         # the same change on two hundred CPUs is one line
@@ -503,9 +455,6 @@ def fixed_rows(before: Sequence[Finding], after: Sequence[Finding]) -> list[dict
 def show_again(
     out: Console, before: Sequence[Finding], after: Sequence[Finding], changes: Sequence[Change]
 ) -> None:
-    from gaudi_launch.core.base.messages import text
-    from gaudi_launch.core.doctor.findings import shown
-
     rows = fixed_rows(before, after)
     if not rows or not changes:
         return

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.messages import Message, message
+from gaudi_launch.core.buckets.optimiser.bucket_planner import BucketGoal, aim_for
+from gaudi_launch.core.buckets.optimiser.padding_cost import score
 
 if TYPE_CHECKING:
     from gaudi_launch.commands.warmup.question import AskedEngine
@@ -142,7 +144,6 @@ def _of_lengths(limits: EngineLimits) -> Message:
 
 def _prompts_of_trace(engine: AskedEngine, workload: list[tuple[float, int, int]]) -> PromptsChoice:
     """Return the prompts of one step for the lengths of past requests."""
-    from gaudi_launch.core.buckets.optimiser.bucket_planner import BucketGoal
     from gaudi_launch.core.buckets.prompts_per_step import choose_prompts
 
     goal = BucketGoal(reduce=engine.request.reduce)
@@ -153,8 +154,6 @@ def _prompts_of_trace(engine: AskedEngine, workload: list[tuple[float, int, int]
 
 def ask_of(case: WarmupCase) -> BucketGoal:
     """Return the goal in numbers. Raises LaunchError (USAGE)."""
-    from gaudi_launch.core.buckets.optimiser.bucket_planner import BucketGoal
-
     goal = case.goal
     if goal.count > 1:
         raise LaunchError("warmup.one_ask", ExitCode.USAGE)
@@ -211,8 +210,6 @@ def solve(case: WarmupCase) -> WarmupResult:
 
 def _forecast(case: WarmupCase, delivered: Delivered, chosen: Judged) -> tuple[Delivered, Judged]:
     """Return the same lists with the padding to expect of each."""
-    from gaudi_launch.core.buckets.optimiser.padding_cost import score
-
     shapes = delivered.aim.expectation.forecast
     rows = []
     for row in delivered.comparison:
@@ -229,8 +226,6 @@ def _met_by_trace(
     The scheduler is simulated. A plan of the same options was made for its ranges: what it pads
     more on the trace is a warning.
     """
-    from gaudi_launch.core.buckets.optimiser.bucket_planner import BucketGoal, aim_for
-    from gaudi_launch.core.buckets.optimiser.padding_cost import score
     from gaudi_launch.core.predict.simulator import simulate
 
     if chosen.buckets is None:

@@ -12,7 +12,8 @@ from gaudi_launch.core.base.fields import switch, text
 from gaudi_launch.core.base.json_values import array, mapping
 from gaudi_launch.core.base.messages import Message, message
 from gaudi_launch.core.base.optional import mapped
-from gaudi_launch.core.launch.fit import planned_machine
+from gaudi_launch.core.host.accelerators import accelerator_of, accelerators
+from gaudi_launch.core.launch.fit import check_writes, own_accelerator, planned_machine, sized_model
 from gaudi_launch.core.launch.saved_plan import merged
 from gaudi_launch.core.launch.traffic_options import (
     LoadOptions,
@@ -21,6 +22,13 @@ from gaudi_launch.core.launch.traffic_options import (
     past_of,
     rate_of_trace,
 )
+from gaudi_launch.core.models.sizing import WEIGHT_BYTES
+from gaudi_launch.core.planning.engine import Context
+from gaudi_launch.core.planning.parse import Ranges, ranges
+from gaudi_launch.core.planning.speed import load_in, setup_in, static_in
+from gaudi_launch.core.predict.scaling import generation_of, speed_of
+from gaudi_launch.core.predict.shape import shape_of
+from gaudi_launch.core.predict.simulate import ServedSetup, simulate
 
 if TYPE_CHECKING:
     from gaudi_launch.core.host.accelerators import Accelerator
@@ -87,9 +95,6 @@ def estimate(options: LaunchOptions, given: EstimateOptions) -> SpeedEstimate:
     Without one, that of as many clients as it serves. Raises LaunchError for an impossible one, and
     where the speed is not known.
     """
-    from gaudi_launch.core.launch.fit import check_writes, sized_model
-    from gaudi_launch.core.planning.parse import ranges
-
     options = merged(options)
     model = _check_load(options, given)
     notes: list[Message] = []
@@ -147,8 +152,6 @@ def of_plan(prepared: Prepared, made: Plan) -> SpeedEstimate | None:
     Lengths are those of its ranges, or typical ones. Return None for an engine without cards,
     one that contains another, or pooling models, and where sizes are unknown.
     """
-    from gaudi_launch.core.planning.speed import load_in
-
     setup = setup_of(prepared, made)
     if setup is None:
         return None
@@ -157,14 +160,10 @@ def of_plan(prepared: Prepared, made: Plan) -> SpeedEstimate | None:
 
 def setup_of(prepared: Prepared, made: Plan) -> ServedSetup | None:
     """Return what a plan serves with; None where its speed is not known."""
-    from gaudi_launch.core.planning.speed import setup_in
-
     return setup_in(_context(prepared, made), prepared.engine, made.settings, made.num_blocks)
 
 
 def _context(prepared: Prepared, made: Plan) -> Context:
-    from gaudi_launch.core.planning.engine import Context
-
     engine, model, request = prepared.engine, prepared.model, prepared.request
     limits = engine.limits(request, prepared.host, model)
     return Context(request, prepared.host, model, made.placement, limits)
@@ -173,7 +172,6 @@ def _context(prepared: Prepared, made: Plan) -> Context:
 def _served(prepared: Prepared, asked: _Asked, notes: list[Message]) -> SpeedEstimate:
     """Return the prediction of a plan for the given load."""
     from gaudi_launch.core.engines.conditions import Launched, concerning
-    from gaudi_launch.core.planning.speed import load_in
 
     made = prepared.plan()
     context = _context(prepared, made)
@@ -200,8 +198,6 @@ def _served(prepared: Prepared, asked: _Asked, notes: list[Message]) -> SpeedEst
 
 def _given_load(usual: Load, given: EstimateOptions, notes: list[Message]) -> Load:
     """Return the load of the options: ``usual`` where they name none."""
-    from gaudi_launch.core.planning.parse import Ranges
-
     demand, found = demand_of(given), past_of(given)
     load, rate = usual, demand.rate
     if found.past is not None:
@@ -215,9 +211,7 @@ def _given_load(usual: Load, given: EstimateOptions, notes: list[Message]) -> Lo
 
 def _static(prepared: Prepared, lengths: Ranges, notes: list[Message]) -> SpeedEstimate:
     """Return the prediction of one batch without a server, whatever memory it needs."""
-    from gaudi_launch.core.planning.engine import Context
     from gaudi_launch.core.planning.planner import place
-    from gaudi_launch.core.planning.speed import load_in, static_in
 
     engine, model, request = prepared.engine, prepared.model, prepared.request
     placement = place(request, prepared.host, engine)
@@ -240,9 +234,6 @@ def _of_outcome(
     load: Load,
     notes: tuple[Message, ...],
 ) -> SpeedEstimate | None:
-    from gaudi_launch.core.host.accelerators import accelerator_of
-    from gaudi_launch.core.predict.simulate import simulate
-
     outcome = simulate(setup, load)
     product = accelerator_of(prepared.host)
     if outcome is None or product is None:
@@ -254,9 +245,6 @@ def _of_outcome(
 
 def _not_known(prepared: Prepared) -> LaunchError:
     """Return the error of a launch whose speed is not known, with the reason."""
-    from gaudi_launch.core.host.accelerators import accelerator_of, accelerators
-    from gaudi_launch.core.predict.shape import shape_of
-
     product = accelerator_of(prepared.host)
     if shape_of(prepared.model) is None:
         return LaunchError("fit.no_kv_facts", ExitCode.MODEL, model=prepared.model.path)
@@ -270,14 +258,10 @@ def _not_known(prepared: Prepared) -> LaunchError:
 
 
 def _product(context: Context) -> Accelerator | None:
-    from gaudi_launch.core.host.accelerators import accelerator_of
-
     return accelerator_of(context.host)
 
 
 def _product_notes(context: Context) -> list[Message]:
-    from gaudi_launch.core.predict.scaling import generation_of
-
     product, cards = _product(context), context.placement.tensor
     assert product is not None, "its speed is known"
     notes: list[Message] = []
@@ -308,8 +292,6 @@ def of_record(plan: Mapping[str, Any], load: Load) -> SpeedEstimate | None:
     without cards whose speed was not learned.
     """
     from gaudi_launch.core.predict.learned import read_learned
-    from gaudi_launch.core.predict.scaling import speed_of
-    from gaudi_launch.core.predict.simulate import ServedSetup, simulate
 
     found = setup_of_record(plan)
     if found is None:
@@ -360,12 +342,7 @@ def setup_of_record(plan: Mapping[str, Any]) -> RecordedSetup | None:
 
     None where its record is incomplete.
     """
-    from gaudi_launch.core.host.accelerators import accelerators
-    from gaudi_launch.core.launch.fit import own_accelerator
-    from gaudi_launch.core.models.sizing import WEIGHT_BYTES
     from gaudi_launch.core.predict.experts import chosen_experts
-    from gaudi_launch.core.predict.scaling import generation_of
-    from gaudi_launch.core.predict.shape import shape_of
     from gaudi_launch.core.predict.step_model import Setup
 
     known = _recorded_model(plan)
@@ -448,8 +425,6 @@ def _kv_bytes(dtype: str, *, cards: bool) -> float:
 
     An engine without cards keeps the weights' type.
     """
-    from gaudi_launch.core.models.sizing import WEIGHT_BYTES
-
     if dtype == "fp8":
         return 1.0
     return 2.0 if cards else WEIGHT_BYTES[dtype]

@@ -12,11 +12,17 @@ from typing import TYPE_CHECKING
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.messages import Message, message
+from gaudi_launch.core.host.accelerators import accelerators, identify, instances, product_of
 from gaudi_launch.core.host.hardware import Host
 from gaudi_launch.core.host.simulated import server_of
 from gaudi_launch.core.launch.machine import load
 from gaudi_launch.core.launch.saved_plan import own_part
-from gaudi_launch.core.planning.parse import if_given
+from gaudi_launch.core.models.card_memory import ServingDemand, fit_each, fit_weights_only
+from gaudi_launch.core.models.sizing import WEIGHT_BYTES, MemoryRules
+from gaudi_launch.core.planning.fit import divided, limits_of, ways_out
+from gaudi_launch.core.planning.model_name import check_sizes, name_warning
+from gaudi_launch.core.planning.parse import MOST_SEQS, if_given, number, ranges, tokens
+from gaudi_launch.core.planning.request import Request
 
 if TYPE_CHECKING:
     from gaudi_launch.core.host.accelerators import Accelerator
@@ -90,10 +96,7 @@ def fit(options: FitOptions) -> FitResult:
 
     Raises LaunchError for options or a model that cannot be counted.
     """
-    from gaudi_launch.core.host.accelerators import instances
     from gaudi_launch.core.planning import profiles
-    from gaudi_launch.core.planning.fit import limits_of
-    from gaudi_launch.core.planning.model_name import name_warning
 
     numbers = _numbers(options.cards)
     name = _accelerator(options.accelerator)
@@ -132,9 +135,6 @@ def fit(options: FitOptions) -> FitResult:
 
 def _on_neuron(model: Model, name: str, numbers: list[int] | None, dtypes: list[str]) -> FitTable:
     """Return the table of an Inferentia instance: weights only."""
-    from gaudi_launch.core.host.accelerators import instances
-    from gaudi_launch.core.models.card_memory import fit_weights_only
-
     instance = instances()[name]
     return fit_weights_only(model, instance.cores, numbers, dtypes, instance.core_gb)
 
@@ -148,11 +148,6 @@ def _on_cards(
     request: Request,
 ) -> tuple[FitTable, int, list[str]]:
     """Return the table of a Gaudi product, a card's usable bytes, and assumptions."""
-    from gaudi_launch.core.host.accelerators import accelerators
-    from gaudi_launch.core.models.card_memory import ServingDemand, fit_each
-    from gaudi_launch.core.models.sizing import MemoryRules
-    from gaudi_launch.core.planning.fit import divided
-
     product = accelerators()[name]
     usable = product.usable_bytes
     allowed = numbers or [count for count in _DEFAULT_CARDS if count <= product.cards]
@@ -172,8 +167,6 @@ def _on_cards(
 def _would(table: FitTable, model: Model, name: str) -> tuple[Message, ...]:
     """Return the changes that may help where no row fits."""
     from gaudi_launch.core.base.messages import message
-    from gaudi_launch.core.host.accelerators import accelerators
-    from gaudi_launch.core.planning.fit import ways_out
 
     product = accelerators().get(name)
     if product is None:
@@ -186,8 +179,6 @@ def read_dtype(given: str) -> str:
 
     Raises LaunchError (USAGE) for one of unknown size.
     """
-    from gaudi_launch.core.models.sizing import WEIGHT_BYTES
-
     found = _SHORT_DTYPES.get(given.lower(), given)
     if found and found not in WEIGHT_BYTES:
         known = ", ".join([*_SHORT_DTYPES, *WEIGHT_BYTES])
@@ -204,8 +195,6 @@ def check_writes(model: Model) -> None:
 
 
 def _numbers(text: str) -> list[int] | None:
-    from gaudi_launch.core.planning.parse import number
-
     if not text:
         return None
     return [number("-n", word, 1, 64) for word in text.split(",")]
@@ -217,8 +206,6 @@ def _accelerator(text: str) -> str:
     Names are gaudi2 and the like, hl-smi's (HL-225), or ``inf2`` for the largest instance. Raises
     LaunchError (USAGE).
     """
-    from gaudi_launch.core.host.accelerators import accelerators, instances
-
     product = find_product(text)
     if product is not None:
         return product.id
@@ -237,8 +224,6 @@ def product_for(text: str) -> Accelerator:
 
     Names are gaudi2 and the like, or hl-smi's (HL-225). Raises LaunchError (USAGE).
     """
-    from gaudi_launch.core.host.accelerators import accelerators
-
     product = find_product(text)
     if product is None:
         raise LaunchError(
@@ -252,14 +237,11 @@ def find_product(text: str) -> Accelerator | None:
 
     Return None for another name.
     """
-    from gaudi_launch.core.host.accelerators import accelerators, identify
-
     return accelerators().get(text.lower() or own_accelerator()) or identify(text)
 
 
 def own_accelerator() -> str:
     """Return the product in this machine, gaudi2 without cards."""
-    from gaudi_launch.core.host.accelerators import product_of
     from gaudi_launch.core.launch.machine import load
 
     try:
@@ -274,7 +256,6 @@ def sized_model(path: str) -> Model:
 
     Raises LaunchError (MODEL) naming the unknown ones.
     """
-    from gaudi_launch.core.planning.model_name import check_sizes
     from gaudi_launch.core.planning.profiles import known_model
 
     found = known_model(path, must_exist=False)
@@ -310,7 +291,6 @@ def engine_for(name: str, model: Model, accelerator: str, *, force: bool = False
     from gaudi_launch.core.engines import registry
     from gaudi_launch.core.engines.generation import refuse_first_gaudi
     from gaudi_launch.core.launch.prepare import planned_engine
-    from gaudi_launch.core.planning.request import Request
     from gaudi_launch.core.planning.support_answer import check_support
 
     if name and not registry.takes_cards(name):
@@ -331,8 +311,6 @@ def request_for(model: Model, given: ServedLengths) -> Request:
     another text than numbers.
     """
     from gaudi_launch.core.base.paths import cache_dir
-    from gaudi_launch.core.planning.parse import MOST_SEQS, number, ranges, tokens
-    from gaudi_launch.core.planning.request import Request
 
     asked = ranges(given.inputs or None, given.outputs or None)
     return Request(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from gaudi_launch.core.base.errors import file_error
 from gaudi_launch.core.base.messages import text
+from gaudi_launch.core.launch.model_needs import check_disk, incomplete
 
 if TYPE_CHECKING:
     from gaudi_launch.core.launch.model_needs import Provision
@@ -44,8 +45,6 @@ def bring(request: Request, provision: Provision, reporter: Reporter) -> None:
 
     Raises LaunchError; completed steps are kept, and another run continues from there.
     """
-    from gaudi_launch.core.launch.model_needs import check_disk
-
     check_disk(provision.facts)
     left = [step for step in provision.steps if not step.done and step.name != "disk"]
     for number, step in enumerate(left, 1):
@@ -117,7 +116,6 @@ def _convert(facts: SetupFacts, reporter: Reporter) -> None:
 
 
 def _measurements(provision: Provision, reporter: Reporter) -> None:
-    from gaudi_launch.core.launch.model_needs import incomplete
     from gaudi_launch.core.models.fp8.measurements import write_published
 
     published = provision.published

@@ -13,7 +13,19 @@ from typing import TYPE_CHECKING
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.messages import text
+from gaudi_launch.core.base.paths import machine_root
+from gaudi_launch.core.engines.registry import on_cpu, setup_image, simulated_machine
 from gaudi_launch.core.launch.options import LaunchOptions
+from gaudi_launch.core.launch.prepare import checked, prepare, set_up_demo
+from gaudi_launch.core.services import listener, preflight, service
+from gaudi_launch.core.services.containers import (
+    check_program,
+    has_image,
+    make_ready,
+    settable_limits,
+)
+from gaudi_launch.core.services.state import registry, secret_file, store
+from gaudi_launch.core.services.state.job import Supervision, check_restart, job_of
 
 if TYPE_CHECKING:
     from gaudi_launch.core.launch.prepare import CheckedPlan, Prepared
@@ -53,12 +65,9 @@ def start(options: LaunchOptions, how: ServeMode, reporter: Reporter) -> Started
 
     Raises LaunchError.
     """
-    from gaudi_launch.core.launch.prepare import set_up_demo
     from gaudi_launch.core.launch.saved_plan import on_this_machine
     from gaudi_launch.core.planning.parse import seconds
     from gaudi_launch.core.services.process.supervise import LIMITS
-    from gaudi_launch.core.services.state import store
-    from gaudi_launch.core.services.state.job import check_restart
 
     options = on_this_machine(options)
     limits = dict(LIMITS)
@@ -77,7 +86,6 @@ def start(options: LaunchOptions, how: ServeMode, reporter: Reporter) -> Started
     launching = _Launch(prepared, how, limits, reporter)
     if prepared.engine.identity.simulated or not prepared.engine.needs_cards:
         return _run(launching, prepared.plan(), ())
-    from gaudi_launch.core.base.paths import machine_root
     from gaudi_launch.core.launch.machine import load
     from gaudi_launch.core.planning.planner import place
     from gaudi_launch.core.services.state.reservation import claim
@@ -100,7 +108,6 @@ def _startable(options: LaunchOptions, how: ServeMode, reporter: Reporter) -> Ch
     """
     from gaudi_launch.core.launch.model_needs import clear_old_scales
     from gaudi_launch.core.launch.model_setup import bring
-    from gaudi_launch.core.launch.prepare import checked, prepare
 
     in_image = how.place is not None
 
@@ -126,8 +133,6 @@ def _make_ready(plan: Plan, reporter: Reporter) -> None:
     """Prepare a plan's container, if it has one. Raises LaunchError."""
     if plan.container is None:
         return
-    from gaudi_launch.core.services.containers import make_ready
-
     _check_built(plan.container, plan)
     make_ready(plan.container, reporter.say)
 
@@ -135,7 +140,6 @@ def _make_ready(plan: Plan, reporter: Reporter) -> None:
 def _check_place(options: LaunchOptions, how: ServeMode) -> None:
     """Raise LaunchError (USAGE) for incompatible --in, --image and other options."""
     from gaudi_launch.core.engines.docker_command import PROGRAMS
-    from gaudi_launch.core.engines.registry import on_cpu, simulated_machine
 
     if how.place not in (None, *PROGRAMS):
         known = ", ".join(PROGRAMS)
@@ -159,7 +163,6 @@ def _housed(prepared: Prepared, plan: Plan, how: ServeMode) -> Plan:
     if how.place is None:
         return plan
     from gaudi_launch.core.render.in_container import ContainerPlace, in_container
-    from gaudi_launch.core.services.containers import settable_limits
 
     # an engine without cards needs no rights of root: the image's user has fewer
     user = f"{os.getuid()}:{os.getgid()}" if os.getuid() else ""
@@ -172,8 +175,6 @@ def _check_built(container: Container, plan: Plan) -> None:
 
     Raises LaunchError (MACHINE) with the command.
     """
-    from gaudi_launch.core.services.containers import check_program, has_image
-
     program = container.program
     check_program(program, needs_cards=bool(container.modules))
     engine = _built_by(plan, container.image)
@@ -190,7 +191,6 @@ def _built_by(plan: Plan, image: str) -> str | None:
 
     Return None for a published one.
     """
-    from gaudi_launch.core.engines.registry import setup_image
     from gaudi_launch.core.engines.releases import release_of
 
     if image == setup_image(plan.engine.name):
@@ -219,11 +219,7 @@ def _run(launching: _Launch, plan: Plan, cards: tuple[int, ...]) -> StartedServi
 
     ``cards`` are the open lock files of its cards.
     """
-    from gaudi_launch.core.base.paths import machine_root
-    from gaudi_launch.core.services import listener, preflight, service
     from gaudi_launch.core.services.process import detach
-    from gaudi_launch.core.services.state import registry, secret_file, store
-    from gaudi_launch.core.services.state.job import Supervision, job_of
 
     prepared, how = launching.prepared, launching.how
     _host, port = listener.address(plan.url)
@@ -262,9 +258,6 @@ def _stay(
     job: ServiceJob, plan: Plan, environment: Mapping[str, str], launching: _Launch
 ) -> EngineOutcome:
     """Run the engine in the foreground until it ends."""
-    from gaudi_launch.core.services import service
-    from gaudi_launch.core.services.state import store
-
     how = launching.how
     folder = store.service_dir(job.name)
     screen = launching.reporter.screen(plan, folder / service.LOG, quiet=how.quiet)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from gaudi_launch.core.launch.report import Silent
 from gaudi_launch.core.launch.serve import start
+from gaudi_launch.core.services.state.registry import find
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -40,8 +41,6 @@ class Service:
 
         Others are stopped, and "lost" without its launcher.
         """
-        from gaudi_launch.core.services.state.registry import find
-
         return find(self.name).phase
 
     def wait_ready(self, timeout: float | None = None) -> None:
@@ -61,7 +60,6 @@ class Service:
         Raises LaunchError when a process cannot be ended.
         """
         from gaudi_launch.core.launch.stop import left_error
-        from gaudi_launch.core.services.state.registry import find
         from gaudi_launch.core.services.stop import stop
 
         done = stop(find(self.name), drain, lambda what, value: None)

@@ -18,9 +18,12 @@ from gaudi_launch.core.base.json_values import mapping
 from gaudi_launch.core.base.messages import Message, message
 from gaudi_launch.core.base.plotting import check_picture, write_picture
 from gaudi_launch.core.services.endpoint import Target, api_key, target
-from gaudi_launch.extensions.bench import external_tools
+from gaudi_launch.core.services.state import registry
+from gaudi_launch.extensions.bench import external_tools, protocols, run, server
+from gaudi_launch.extensions.bench.client import Client, ServerError
 from gaudi_launch.extensions.bench.external_tools import ToolLoad
 from gaudi_launch.extensions.bench.plot import picture, titles
+from gaudi_launch.extensions.bench.run import child_environment, default_file, problem, server_facts
 from gaudi_launch.extensions.bench.run_file import (
     BenchRun,
     BenchWorkload,
@@ -28,6 +31,7 @@ from gaudi_launch.extensions.bench.run_file import (
     load,
     save,
 )
+from gaudi_launch.extensions.bench.workload import from_trace, made_up
 
 if TYPE_CHECKING:
     from gaudi_launch.core.launch.estimate import SpeedEstimate
@@ -305,8 +309,6 @@ def _of_saved(
 
 def _service_at(url: str) -> str:
     """Return the running service at this address, else the address."""
-    from gaudi_launch.core.services.state import registry
-
     return next(
         (each.name for each in registry.services() if each.url == url and each.phase == "ready"),
         url,
@@ -393,7 +395,6 @@ def measure(case: BenchCase, watcher: BenchWatcher) -> BenchOutcome:
 def _run_so_far(found: Target) -> RunRecord | None:
     """Return the record of simulated cards; None for other services and for a URL."""
     from gaudi_launch.core.services.run_record import run_so_far
-    from gaudi_launch.core.services.state import registry
 
     if found.name is None or mapping(found.plan.get("engine")).get("simulated") is not True:
         return None
@@ -402,9 +403,6 @@ def _run_so_far(found: Target) -> RunRecord | None:
 
 
 def _with_our_client(case: BenchCase, going: Callable[[Going], None], scale: float) -> BenchOutcome:
-    from gaudi_launch.extensions.bench import protocols, run
-    from gaudi_launch.extensions.bench.client import Client
-
     options, numbers = case.options, case.numbers
     workload = _workload(options.trace, numbers)
     form = options.form
@@ -424,8 +422,6 @@ def _with_our_client(case: BenchCase, going: Callable[[Going], None], scale: flo
 
 
 def _workload(trace: str, numbers: BenchNumbers) -> BenchWorkload:
-    from gaudi_launch.extensions.bench.workload import from_trace, made_up
-
     if trace:
         return from_trace(
             trace,
@@ -449,10 +445,6 @@ def tool_load(case: BenchCase) -> ToolLoad:
 
     The server is queried for its model's name if that is unknown.
     """
-    from gaudi_launch.extensions.bench import server
-    from gaudi_launch.extensions.bench.client import Client, ServerError
-    from gaudi_launch.extensions.bench.run import problem
-
     found, numbers = case.found, case.numbers
     name = case.options.model or found.model
     if name is None:
@@ -481,9 +473,6 @@ def _with_tool(case: BenchCase, say: Callable[[str], None], scale: float) -> Ben
 
     Raises LaunchError.
     """
-    from gaudi_launch.extensions.bench.run import child_environment, server_facts
-    from gaudi_launch.extensions.bench.workload import made_up
-
     found, load, key = case.found, tool_load(case), api_key()
     _check_server(found, load, key)
     say(message("measure.tool_runs", tool=case.tool, program=case.program).render())
@@ -510,9 +499,6 @@ def _check_server(found: Target, load: ToolLoad, key: str | None) -> None:
 
     Another tool would count failures, or measure something else. Raises LaunchError.
     """
-    from gaudi_launch.extensions.bench import server
-    from gaudi_launch.extensions.bench.client import Client, ServerError
-    from gaudi_launch.extensions.bench.run import problem
 
     async def ask() -> None:
         client = Client(found.url, api_key=key)
@@ -538,8 +524,6 @@ def benchmarker_command(case: BenchCase) -> tuple[str, ...]:
 
 def kept(case: BenchCase, outcome: BenchOutcome) -> BenchReport:
     """Write a run; return it with the prediction for this load."""
-    from gaudi_launch.extensions.bench.run import default_file
-
     run = outcome.run
     if case.options.save is None:
         path = default_file(case.found.label, float(run.facts["began"]))

@@ -9,9 +9,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gaudi_launch.cli.console import console, emit_json, say, table
+from gaudi_launch.cli.progress import ProgressDisplay, ProgressState
 from gaudi_launch.cli.streams import shows
 from gaudi_launch.cli.views.run_record import run_line
 from gaudi_launch.core.base.messages import text
+from gaudi_launch.extensions.bench.statistics import TIMES, errors
 
 if TYPE_CHECKING:
     from gaudi_launch.core.base.messages import Message
@@ -35,7 +38,6 @@ class Watching:
     """The progress of a run, on stderr."""
 
     def __init__(self, quiet: bool) -> None:
-        from gaudi_launch.cli.progress import ProgressDisplay
         from gaudi_launch.cli.work_progress import work_columns
 
         self._display = ProgressDisplay(work_columns, quiet=quiet)
@@ -53,13 +55,9 @@ class Watching:
 
     def say(self, line: str) -> None:
         """Print a line on stderr."""
-        from gaudi_launch.cli.console import say
-
         say(line)
 
     def going(self, state: Going) -> None:
-        from gaudi_launch.cli.progress import ProgressState
-
         words = text(
             "measure.going",
             under_way=state.sent - state.done,
@@ -83,7 +81,6 @@ def show_benchmarker(argv: Sequence[str], as_json: bool) -> None:
     """Print the docker command of inference-benchmarker."""
     import shlex
 
-    from gaudi_launch.cli.console import emit_json
     from gaudi_launch.core.services.endpoint import api_key
 
     if as_json:
@@ -105,9 +102,7 @@ def show(
 
     As JSON all but its single requests.
     """
-    from gaudi_launch.cli.console import console, emit_json
     from gaudi_launch.cli.views.estimate import speed_json, summary
-    from gaudi_launch.extensions.bench.statistics import errors
 
     failures = errors(run.samples)
     if as_json:
@@ -140,8 +135,6 @@ def show(
 
 def show_learning(outcome: LearnOutcome, as_json: bool) -> None:
     """Print what was learned from each file."""
-    from gaudi_launch.cli.console import console, emit_json
-
     if as_json:
         emit_json(outcome.to_json())
         return
@@ -156,7 +149,6 @@ def show_learning(outcome: LearnOutcome, as_json: bool) -> None:
 
 def show_learned(learned: LearnedConstants | None, as_json: bool) -> None:
     """Print the learned constants next to the shipped ones."""
-    from gaudi_launch.cli.console import console, emit_json, table
     from gaudi_launch.extensions.bench.learn import learned_json
 
     document = learned_json(learned)
@@ -207,9 +199,6 @@ def _source(source: str) -> str:
 
 
 def _figures(run: BenchRun) -> Any:
-    from gaudi_launch.cli.console import table
-    from gaudi_launch.extensions.bench.statistics import TIMES
-
     rows = []
     for name in TIMES:
         spread = run.summary.get(name)
@@ -292,7 +281,6 @@ def _plot_lines(run: BenchRun) -> list[str]:
 
 def show_comparison(before: BenchRun, after: BenchRun, as_json: bool) -> None:
     """Print every figure of both runs, with its difference and a verdict."""
-    from gaudi_launch.cli.console import console, emit_json, table
     from gaudi_launch.extensions.bench.compare import compare, doubts
 
     rows, remarks = compare(before, after), doubts(before, after)

@@ -13,8 +13,12 @@ from typing import TYPE_CHECKING
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.fields import text, value
 from gaudi_launch.core.base.optional import mapped
+from gaudi_launch.core.hosts.steps import SECRETS, copies
 from gaudi_launch.core.launch.other_hosts import DEFAULT_NAME, request_of
 from gaudi_launch.core.planning.parse import if_given
+from gaudi_launch.core.services.state import store
+from gaudi_launch.extensions.cluster import lifecycle
+from gaudi_launch.extensions.cluster.state import FILE_NAME, remembered
 
 if TYPE_CHECKING:
     from gaudi_launch.core.base.messages import Message
@@ -130,7 +134,6 @@ def folder_of(name: str) -> Path:
     Raises LaunchError (USAGE) for a bad name.
     """
     from gaudi_launch.core.base.paths import state_dir
-    from gaudi_launch.core.services.state import store
 
     return state_dir() / "clusters" / store.check_name(name)
 
@@ -144,9 +147,7 @@ def read(options: LaunchOptions, words: ClusterOptions, *, ask: bool) -> Cluster
     from gaudi_launch.core.hosts.differences import compare
     from gaudi_launch.core.hosts.layout import LayoutOptions
     from gaudi_launch.core.hosts.ssh import gather
-    from gaudi_launch.core.hosts.steps import copies
     from gaudi_launch.core.planning.parse import number
-    from gaudi_launch.core.services.state import store
 
     request = request_of(options)
     hosts = members(words, request.python)
@@ -232,10 +233,8 @@ def up(
     ``ready_seconds`` None: no timeout. Raises LaunchError as `extensions.cluster.lifecycle.up`
     does.
     """
-    from gaudi_launch.core.hosts.steps import SECRETS
     from gaudi_launch.core.launch.options import to_request
     from gaudi_launch.core.planning.secret_args import with_secret_moved
-    from gaudi_launch.extensions.cluster import lifecycle
     from gaudi_launch.extensions.cluster.readiness import Waits
 
     exported = with_secret_moved(to_request(options)).environment
@@ -251,9 +250,6 @@ def status(name: str) -> tuple[RunningCluster, State]:
 
     Raises LaunchError for an unknown one.
     """
-    from gaudi_launch.extensions.cluster import lifecycle
-    from gaudi_launch.extensions.cluster.state import remembered
-
     running = remembered(folder_of(name or DEFAULT_NAME))
     return running, lifecycle.status(running, os.environ.get("VLLM_API_KEY"))
 
@@ -275,8 +271,6 @@ def to_end(words: HostOptions, python: str | None) -> ClusterToEnd:
 
     Raises LaunchError.
     """
-    from gaudi_launch.extensions.cluster.state import remembered
-
     folder = folder_of(words.name or DEFAULT_NAME)
     if words.hosts or words.inventory:
         return ClusterToEnd(folder, members(words, python))
@@ -285,9 +279,6 @@ def to_end(words: HostOptions, python: str | None) -> ClusterToEnd:
 
 def down(cluster: ClusterToEnd) -> list[EndedPart]:
     """End a cluster on its hosts, and delete its record where none of it remains."""
-    from gaudi_launch.extensions.cluster import lifecycle
-    from gaudi_launch.extensions.cluster.state import FILE_NAME
-
     ended = lifecycle.down(cluster.members, cluster.name)
     if all(part.trouble is None for part in ended):
         (cluster.folder / FILE_NAME).unlink(missing_ok=True)

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from gaudi_launch.core.base.messages import rendered
+from gaudi_launch.cli.console import console, emit_json, table
+from gaudi_launch.core.base.messages import rendered, text
 from gaudi_launch.core.base.optional import mapped
+from gaudi_launch.core.hosts.steps import SECRETS, render, render_stop, start_steps
 
 if TYPE_CHECKING:
     from gaudi_launch.core.base.messages import Message
@@ -21,8 +23,6 @@ if TYPE_CHECKING:
 
 def to_json(case: ClusterCase) -> dict[str, Any]:
     """Return the object of --json of plan and up."""
-    from gaudi_launch.core.hosts.steps import render, render_stop, start_steps
-
     cluster, layout = case.cluster, case.cluster.layout
     steps = [copy.step for copy in case.copies] + start_steps(cluster)
     return {
@@ -103,9 +103,7 @@ def _engine_json(installed: Installed | None) -> dict[str, Any]:
 
 def show(case: ClusterCase) -> None:
     """Print the page for people."""
-    from gaudi_launch.cli.console import console
     from gaudi_launch.cli.views.memory_bar import memory_words
-    from gaudi_launch.core.base.messages import text
 
     out = console()
     cluster, layout = case.cluster, case.cluster.layout
@@ -141,9 +139,6 @@ def show(case: ClusterCase) -> None:
 
 def _show_hosts(case: ClusterCase, say: Callable[..., None]) -> None:
     """Print the hosts, their failed checks, and where they differ."""
-    from gaudi_launch.cli.console import console, table
-    from gaudi_launch.core.base.messages import text
-
     names = ("host", "address", "cards", "driver", "engine", "verdict")
     columns = [text(f"cluster.column_{name}") for name in names]
     nodes = {node.member.name: node for node in case.cluster.nodes}
@@ -165,9 +160,6 @@ def _values(difference: HostDifference) -> str:
 
 def _show_changed(case: ClusterCase) -> None:
     """Print the settings that several hosts change."""
-    from gaudi_launch.cli.console import console, table
-    from gaudi_launch.core.base.messages import text
-
     rows = [
         (setting.name, setting.value or "", setting.reason.render())
         for setting in case.cluster.settings
@@ -196,8 +188,6 @@ def _row(one: Seen, node: Node) -> tuple[str, ...]:
 
 
 def _verdict(one: Seen) -> str:
-    from gaudi_launch.core.base.messages import text
-
     if one.trouble is not None:
         return one.trouble.render()
     if not one.findings:
@@ -211,9 +201,6 @@ def _verdict(one: Seen) -> str:
 
 def dry(case: ClusterCase) -> None:
     """Print the commands, in order, for a terminal or a file; notes are comments."""
-    from gaudi_launch.core.base.messages import text
-    from gaudi_launch.core.hosts.steps import SECRETS, render, render_stop, start_steps
-
     cluster = case.cluster
     for blocker in case.blockers:
         print(f"# ! {blocker.render()}")
@@ -231,9 +218,6 @@ def dry(case: ClusterCase) -> None:
 
 def dry_down(members: Sequence[Member], name: str, as_json: bool) -> None:
     """Print the commands that end what --dry-run's commands started."""
-    from gaudi_launch.cli.console import emit_json
-    from gaudi_launch.core.hosts.steps import render_stop
-
     lines = render_stop(members, name)
     if as_json:
         return emit_json(
@@ -245,9 +229,6 @@ def dry_down(members: Sequence[Member], name: str, as_json: bool) -> None:
 
 def show_status(running: RunningCluster, state: State, as_json: bool) -> None:
     """Print the state of a running cluster."""
-    from gaudi_launch.cli.console import console, emit_json, table
-    from gaudi_launch.core.base.messages import text
-
     if as_json:
         emit_json(_status_json(running, state))
         return
@@ -273,8 +254,6 @@ def show_status(running: RunningCluster, state: State, as_json: bool) -> None:
 
 def _processes(host: HostState) -> str:
     """Return the processes of a host with their IDs; a dead one without."""
-    from gaudi_launch.core.base.messages import text
-
     dead = text("cluster.word_dead")
     return ", ".join(f"{what} {pid or dead}" for what, pid in host.alive.items()) or "-"
 
@@ -302,9 +281,6 @@ def _status_json(running: RunningCluster, state: State) -> dict[str, Any]:
 
 def show_down(ended_parts: Sequence[EndedPart], members: Sequence[Member], as_json: bool) -> None:
     """Print what was ended, by host."""
-    from gaudi_launch.cli.console import emit_json
-    from gaudi_launch.core.base.messages import text
-
     if as_json:
         rows = [
             {"host": host, "what": what, "trouble": rendered(trouble)}
@@ -324,8 +300,6 @@ def show_down(ended_parts: Sequence[EndedPart], members: Sequence[Member], as_js
 def tell(message: Message) -> None:
     """Print a step of the launch with its time, on stderr."""
     import time
-
-    from gaudi_launch.cli.console import console
 
     line = f"{time.strftime('%H:%M:%S')} {message.render()}"
     console(stderr=True).print(line)

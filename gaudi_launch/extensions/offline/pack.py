@@ -15,16 +15,33 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gaudi_launch.commands.cache.case import root_of
+from gaudi_launch.core.base import interrupt
 from gaudi_launch.core.base.errors import ExitCode, LaunchError, file_error
 from gaudi_launch.core.base.messages import text
+from gaudi_launch.core.base.mirrors import read
 from gaudi_launch.core.base.optional import mapped
 from gaudi_launch.core.base.reader import read_json
+from gaudi_launch.core.engines.vllm_cpu.install import InstallStep, base_python, mirrored, run_steps
+from gaudi_launch.core.models.config import looks_like_hub_id, name_of
+from gaudi_launch.core.models.folder_lock import NAME as LOCK
+from gaudi_launch.core.models.folder_lock import hold
+from gaudi_launch.core.models.fp8 import measurements
+from gaudi_launch.core.models.hub.file_choice import PARTS, RECORD, read_record
+from gaudi_launch.core.recipes import cache_root, ship
+from gaudi_launch.extensions.offline import launcher_wheel, pack_archive, pack_manifest
 from gaudi_launch.extensions.offline.pack_manifest import (
     Manifest,
     PackEngine,
     PackFile,
     PackModel,
     PackTarget,
+)
+from gaudi_launch.extensions.offline.pack_steps import (
+    CollectOrder,
+    collected,
+    embedded_steps,
+    gaudi_steps,
 )
 
 if TYPE_CHECKING:
@@ -109,8 +126,6 @@ def pack(options: PackOptions, reporter: Reporter) -> Packed:
     Raises LaunchError: USAGE for options, MODEL for a model, MACHINE for disk space, before
     anything is written; FAILED for a step.
     """
-    from gaudi_launch.core.models.folder_lock import hold
-
     order = _checked(options)
     _check_room(order)
     with hold(order.stage, "offline pack"):
@@ -178,8 +193,6 @@ def _engine(options: PackOptions) -> tuple[PackEngine, Release | None]:
 
 def _docker(*words: str) -> str | None:
     """Return docker's output, None where it fails or is missing."""
-    from gaudi_launch.core.base import interrupt
-
     try:
         done = interrupt.run(["docker", *words])
     except OSError as error:
@@ -190,8 +203,6 @@ def _docker(*words: str) -> str | None:
 
 def _python(options: PackOptions, engine: PackEngine) -> str:
     """Return the interpreter whose version the target has. Raises LaunchError."""
-    from gaudi_launch.core.engines.vllm_cpu.install import base_python
-
     if options.python is not None:
         return options.python
     if engine.kind == "anywhere":
@@ -200,8 +211,6 @@ def _python(options: PackOptions, engine: PackEngine) -> str:
 
 
 def _version_of(python: str) -> str:
-    from gaudi_launch.core.base import interrupt
-
     try:
         done = interrupt.run([python, "-c", _VERSION], seconds=60)
         why = f"exit status {done.returncode}"
@@ -215,8 +224,6 @@ def _version_of(python: str) -> str:
 def _model(options: PackOptions, engine: PackEngine) -> tuple[PackModel, Path | None]:
     """Return the model and its folder, None for one that is downloaded."""
     from gaudi_launch.core.base.paths import data_dir
-    from gaudi_launch.core.models.config import looks_like_hub_id, name_of
-    from gaudi_launch.core.models.hub.file_choice import read_record
     from gaudi_launch.core.models.hub.local import find_local, folder_for
     from gaudi_launch.core.planning.profiles import known_model
 
@@ -243,10 +250,6 @@ def _recipes(options: PackOptions) -> tuple[CacheEntry, ...]:
     Raises LaunchError where there are none."""
     if not options.with_cache:
         return ()
-    from gaudi_launch.commands.cache.case import root_of
-    from gaudi_launch.core.models.config import name_of
-    from gaudi_launch.core.recipes import cache_root
-
     root = root_of(options.cache)
     name = name_of(options.model)
     entries = [each for each in cache_root.entries(root) if each.ledger is not None]
@@ -258,8 +261,6 @@ def _recipes(options: PackOptions) -> tuple[CacheEntry, ...]:
 
 def _check_stage(order: _Order) -> None:
     """Raise LaunchError (USAGE) for the unfinished pack of another request."""
-    from gaudi_launch.core.models.folder_lock import NAME as LOCK
-
     record = _record(order.stage)
     if record is not None and record.get("request") == order.request:
         return
@@ -354,8 +355,6 @@ def _parts(order: _Order, reporter: Reporter) -> list[tuple[str, Callable[[], No
 
 
 def _collect_order(order: _Order) -> CollectOrder:
-    from gaudi_launch.extensions.offline.pack_steps import CollectOrder
-
     stage = order.stage
     work = stage / _WORK
     # pip's files of a run that was killed
@@ -365,10 +364,6 @@ def _collect_order(order: _Order) -> CollectOrder:
 
 
 def _collect_engine(order: _Order, reporter: Reporter) -> None:
-    from gaudi_launch.core.base.mirrors import read
-    from gaudi_launch.core.engines.vllm_cpu.install import mirrored, run_steps
-    from gaudi_launch.extensions.offline.pack_steps import embedded_steps, gaudi_steps
-
     wanted, mirrors = _collect_order(order), read()
     wanted.wheels.mkdir(exist_ok=True)
     if order.release is None:
@@ -379,11 +374,6 @@ def _collect_engine(order: _Order, reporter: Reporter) -> None:
 
 
 def _collect_launcher(order: _Order, reporter: Reporter) -> None:
-    from gaudi_launch.core.base.mirrors import read
-    from gaudi_launch.core.engines.vllm_cpu.install import InstallStep, mirrored, run_steps
-    from gaudi_launch.extensions.offline import launcher_wheel
-    from gaudi_launch.extensions.offline.pack_steps import collected
-
     wanted, mirrors = _collect_order(order), read()
     folder = order.stage / "launcher"
     folder.mkdir(exist_ok=True)
@@ -423,9 +413,6 @@ def model_files(folder: Path) -> list[tuple[Path, str]]:
 
     Without the records and parts of downloads. Links of a hub's cache are followed.
     """
-    from gaudi_launch.core.models.folder_lock import NAME as LOCK
-    from gaudi_launch.core.models.hub.file_choice import PARTS, RECORD
-
     unwanted = (PARTS, RECORD, LOCK, ".cache", ".git")
     found = []
     for path in sorted(folder.rglob("*")):
@@ -450,9 +437,6 @@ def _drop_records(folder: Path) -> None:
     """Remove what a download leaves besides the model.
 
     The installation writes a separate record."""
-    from gaudi_launch.core.models.folder_lock import NAME as LOCK
-    from gaudi_launch.core.models.hub.file_choice import PARTS, RECORD
-
     for name in (RECORD, LOCK):
         (folder / name).unlink(missing_ok=True)
     for name in (PARTS, ".cache"):
@@ -491,8 +475,6 @@ def _copy_file(source: Path, target: Path) -> None:
 
 def _collect_measurements(order: _Order) -> None:
     """Copy this machine's measurements of the model, without this machine's path."""
-    from gaudi_launch.core.models.fp8 import measurements
-
     root = measurements.root()
     for folder in _measured(order):
         for path, relative in model_files(folder):
@@ -515,7 +497,6 @@ def place_measurements(path: Path, root: Path) -> None:
 
 
 def _measured(order: _Order) -> list[Path]:
-    from gaudi_launch.core.models.fp8 import measurements
     from gaudi_launch.core.planning import profiles
 
     folders = [measurements.root() / "calibrated" / order.model.name.lower()]
@@ -527,9 +508,6 @@ def _measured(order: _Order) -> list[Path]:
 
 
 def _export_recipes(order: _Order) -> None:
-    from gaudi_launch.commands.cache.case import root_of
-    from gaudi_launch.core.recipes import ship
-
     folder = order.stage / "recipes"
     folder.mkdir(exist_ok=True)
     root = root_of(order.options.cache)
@@ -540,8 +518,6 @@ def _export_recipes(order: _Order) -> None:
 def _finish(order: _Order, reporter: Reporter) -> Packed:
     """Hash every file, write the list, and give the pack its name."""
     from gaudi_launch.core.base.version import VERSION
-    from gaudi_launch.core.models.folder_lock import NAME as LOCK
-    from gaudi_launch.extensions.offline import pack_archive, pack_manifest
 
     stage, output = order.stage, order.options.output
     shutil.rmtree(stage / _WORK, ignore_errors=True)

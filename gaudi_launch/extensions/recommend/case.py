@@ -9,9 +9,18 @@ from typing import TYPE_CHECKING, Any
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.fields import text
 from gaudi_launch.core.base.messages import Message, message
+from gaudi_launch.core.engines import registry
 from gaudi_launch.core.launch.command_line import serve_command
-from gaudi_launch.core.launch.fit import planned_machine
-from gaudi_launch.core.launch.options import LaunchOptions
+from gaudi_launch.core.launch.fit import (
+    check_writes,
+    data_types,
+    planned_machine,
+    read_dtype,
+    sized_model,
+)
+from gaudi_launch.core.launch.options import LaunchOptions, to_request
+from gaudi_launch.core.launch.prepare import prepare
+from gaudi_launch.core.launch.saved_plan import SavedTraffic, entries_of, write
 from gaudi_launch.core.launch.traffic_options import (
     Demand,
     TrafficOptions,
@@ -21,7 +30,21 @@ from gaudi_launch.core.launch.traffic_options import (
     rate_of_trace,
     targets_of,
 )
-from gaudi_launch.core.planning.parse import if_given
+from gaudi_launch.core.planning.model_name import name_warning, request_name
+from gaudi_launch.core.planning.parse import if_given, number, ranges, seconds
+from gaudi_launch.core.planning.placement import check_named, parse_visible
+from gaudi_launch.extensions.recommend.analytic import Group, fits
+from gaudi_launch.extensions.recommend.goal import GOALS, Goal
+from gaudi_launch.extensions.recommend.space import (
+    BATCHES,
+    CARDS,
+    CardPool,
+    SearchCase,
+    SearchedEngine,
+    own_arguments,
+    ranges_of,
+    takes,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -136,8 +159,6 @@ class Recommended:
         None without an answer, and for one that is not on one server.
         """
         from gaudi_launch.core.base.redact import redact_document
-        from gaudi_launch.core.launch.saved_plan import entries_of
-        from gaudi_launch.core.planning.model_name import request_name
 
         winner = self.found.winner
         if self.launch is None or self.cluster is not None:
@@ -165,9 +186,6 @@ def read(
     ``over_servers``: the answer may be one for ``cluster``, with pipeline stages or over several
     servers.
     """
-    from gaudi_launch.core.launch.fit import check_writes, read_dtype, sized_model
-    from gaudi_launch.core.planning.model_name import name_warning
-
     name_or_path = options.model
     if not name_or_path:
         raise LaunchError("plan.no_model", ExitCode.USAGE)
@@ -194,8 +212,6 @@ def read(
 
 def _on_one_or_several(asked: _Asked) -> tuple[SearchCase, LaunchOptions]:
     """Return a search on each server, or over several where one is too small."""
-    from gaudi_launch.extensions.recommend.analytic import fits
-
     options, pool = asked.options, asked.pool
     if asked.cards > pool.cards_per_node:
         return _over_servers(asked)
@@ -232,8 +248,6 @@ class _Asked:
         others: tuple[SearchedEngine, ...] = (),
     ) -> SearchCase:
         """Return the search of these numbers of cards and engines."""
-        from gaudi_launch.extensions.recommend.space import BATCHES, SearchCase
-
         return SearchCase(
             model=self.model,
             pool=self.pool,
@@ -252,8 +266,6 @@ class _Asked:
 
 def _on_servers(asked: _Asked) -> SearchCase:
     """Return the search of replicas that each are on one server."""
-    from gaudi_launch.extensions.recommend.space import CARDS
-
     options, model = asked.options, asked.model
     prepared = _prepared(options, asked.machine)
     cards = (asked.cards,) if asked.cards else CARDS
@@ -268,9 +280,6 @@ def _over_servers(asked: _Asked) -> tuple[SearchCase, LaunchOptions]:
     The options name the engine that the replicas need. Raises LaunchError where there are too few
     servers, or no engine for several.
     """
-    from gaudi_launch.core.launch.fit import data_types
-    from gaudi_launch.extensions.recommend.space import SearchedEngine
-
     node = asked.pool.cards_per_node
     most = min(_MOST_HOSTS, asked.pool.nodes or _MOST_HOSTS)
     cards = tuple(node * hosts for hosts in range(2, most + 1))
@@ -297,8 +306,6 @@ def _engine_over_servers(options: LaunchOptions, asked: _Asked) -> str:
 
     Raises LaunchError (USAGE) without one.
     """
-    from gaudi_launch.core.engines import registry
-
     prepared = _prepared(options, asked.machine)
     name = registry.name_over_hosts(
         prepared.request, prepared.installed, asked.model, lambda: prepared.host
@@ -350,8 +357,6 @@ class CasePlanner:
     def __call__(self, candidate: Candidate) -> Planned:
         """Return the plan of one replica. Raises LaunchError."""
         from gaudi_launch.core.launch.estimate import setup_of
-        from gaudi_launch.core.launch.prepare import prepare
-        from gaudi_launch.extensions.recommend.analytic import Group
         from gaudi_launch.extensions.recommend.trial import Planned
 
         case, launch = self.case, launch_options(self.case, candidate)
@@ -381,8 +386,6 @@ def save(found: Recommended, given: RecommendOptions, file: Path) -> bool:
     Nothing is written without an answer, and for one that needs ``cluster``. The saved load is that
     of one replica. Raises LaunchError.
     """
-    from gaudi_launch.core.launch.saved_plan import SavedTraffic, write
-
     winner = found.found.winner
     if found.launch is None or found.plan is None or winner is None or winner.served is None:
         return False
@@ -407,8 +410,6 @@ def launch_options(case: RecommendCase, candidate: Candidate) -> LaunchOptions:
 
     Every given option is among them.
     """
-    from gaudi_launch.extensions.recommend.space import own_arguments, ranges_of, takes
-
     options, search = case.options, case.search
     searched = search.engine(candidate.engine)
     engine = searched.engine.innermost
@@ -492,9 +493,6 @@ def _planned_cluster(case: RecommendCase, launch: LaunchOptions, candidate: Cand
 
 def _prepared(options: LaunchOptions, machine: str | None) -> Prepared:
     """Return the inputs of the plans, without the number of cards."""
-    from gaudi_launch.core.engines import registry
-    from gaudi_launch.core.launch.options import to_request
-    from gaudi_launch.core.launch.prepare import prepare
     from gaudi_launch.core.planning.fit import limits_of
     from gaudi_launch.core.planning.passthrough import REPLICAS, refuse_layout
 
@@ -528,9 +526,6 @@ def _with_any_cards(options: LaunchOptions) -> Prepared:
 
     Without a number, prepare would look for the fewest that the model fits.
     """
-    from gaudi_launch.core.launch.prepare import prepare
-    from gaudi_launch.extensions.recommend.space import CARDS
-
     try:
         return prepare(replace(options, cards="1"))
     except LaunchError as error:
@@ -545,17 +540,14 @@ def _searched(
     engine: Engine, prepared: Prepared, model: Model, cards: tuple[int, ...]
 ) -> SearchedEngine:
     """Return an engine of the search, with the numbers of cards that it refuses."""
-    from gaudi_launch.core.launch.fit import data_types
-    from gaudi_launch.extensions.recommend.space import SearchedEngine
-
     request = prepared.request
     refused: set[int] = set()
-    for number in cards:
+    for count in cards:
         try:
-            engine.refuse(replace(request, cards=number, modules=None), prepared.host, model)
+            engine.refuse(replace(request, cards=count, modules=None), prepared.host, model)
         except LaunchError as error:
-            _log.debug("%s is not searched on %d cards: %s", engine.identity.exact, number, error)
-            refused.add(number)
+            _log.debug("%s is not searched on %d cards: %s", engine.identity.exact, count, error)
+            refused.add(count)
     dtypes = tuple(data_types(model, request.dtype or "", engine))
     return SearchedEngine(engine, request, dtypes, frozenset(refused))
 
@@ -568,8 +560,6 @@ def _other_releases(
     The newest of each kind; none where the engine is named or installed. Releases of one kind have
     the same memory and the same speed, so that the newest represents all of them.
     """
-    from gaudi_launch.core.engines import registry
-
     request = prepared.request
     if registry.is_decided(request.engine, prepared.installed):
         return []
@@ -603,10 +593,6 @@ def _kind_of(engine: Engine, request: Request, model: Model) -> tuple[object, ..
 
 def _other_engines(prepared: Prepared, model: Model) -> tuple[SearchedEngine, ...]:
     """Return the engines that run the model too, where none is named or installed."""
-    from gaudi_launch.core.engines import registry
-    from gaudi_launch.core.launch.fit import data_types
-    from gaudi_launch.extensions.recommend.space import SearchedEngine
-
     if registry.is_decided(prepared.request.engine, prepared.installed):
         return ()
     found: list[SearchedEngine] = []
@@ -628,9 +614,6 @@ def _other_engines(prepared: Prepared, model: Model) -> tuple[SearchedEngine, ..
 
 
 def _cards_given(options: LaunchOptions) -> int:
-    from gaudi_launch.core.launch.options import to_request
-    from gaudi_launch.core.planning.placement import check_named
-
     request = to_request(options)
     if request.modules is not None:
         check_named(request.modules, request.cards or len(request.modules))
@@ -642,9 +625,6 @@ def _cards_given(options: LaunchOptions) -> int:
 def _pool(host: Host, options: LaunchOptions, given: RecommendOptions, goal: Goal) -> CardPool:
     """Return the cards of the answer: free ones of a machine, or servers."""
     from gaudi_launch.core.host.accelerators import accelerator_of
-    from gaudi_launch.core.planning.parse import number
-    from gaudi_launch.core.planning.placement import parse_visible
-    from gaudi_launch.extensions.recommend.space import CardPool
 
     product = accelerator_of(host)
     if product is None:
@@ -701,8 +681,6 @@ def _allowed_length(options: LaunchOptions, model: Model) -> int:
 
     That of -l, else of the model.
     """
-    from gaudi_launch.core.launch.options import to_request
-
     return to_request(options).max_model_len or model.max_position_embeddings or 0
 
 
@@ -726,8 +704,6 @@ def _refused(load: Load, length: int) -> list[Message]:
 
 def _ranges(options: LaunchOptions, notes: list[Message], *, traced: bool) -> Ranges:
     """Return the lengths: given ones, else assumed ones with a note."""
-    from gaudi_launch.core.planning.parse import ranges
-
     inputs, outputs = options.input_range, options.output_range
     if not traced and not (inputs and outputs):
         inputs, outputs = inputs or str(DEFAULT_INPUT), outputs or str(DEFAULT_OUTPUT)
@@ -736,8 +712,6 @@ def _ranges(options: LaunchOptions, notes: list[Message], *, traced: bool) -> Ra
 
 
 def _goal_name(given: RecommendOptions) -> GoalName | None:
-    from gaudi_launch.extensions.recommend.goal import GOALS
-
     if not given.goal:
         return None
     for name in GOALS:
@@ -748,9 +722,6 @@ def _goal_name(given: RecommendOptions) -> GoalName | None:
 
 def _goal(name: GoalName | None, targets: Targets, given: RecommendOptions, load: _Load) -> Goal:
     """Return the goal; without a name the one that load and targets mean."""
-    from gaudi_launch.core.planning.parse import seconds
-    from gaudi_launch.extensions.recommend.goal import Goal
-
     start = if_given(seconds, "--max-start", given.max_start, most=_MOST_START)
     demand = load.demand
     found = Goal(name or "balanced", targets, demand.rate, demand.clients, start)

@@ -6,10 +6,13 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gaudi_launch.cli.console import console, table
 from gaudi_launch.cli.views.estimate import warmup_json
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
-from gaudi_launch.core.base.messages import rendered
+from gaudi_launch.core.base.messages import rendered, text
 from gaudi_launch.core.base.optional import mapped
+from gaudi_launch.extensions.recommend.compared import compared
+from gaudi_launch.extensions.recommend.front import cards_for_rates
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -40,9 +43,6 @@ _NOTABLE = 0.02
 
 def to_json(answer: Recommended) -> dict[str, Any]:
     """Return the object of --json. Seconds, tokens, output tokens per second."""
-    from gaudi_launch.extensions.recommend.compared import compared
-    from gaudi_launch.extensions.recommend.front import cards_for_rates
-
     found = answer.found
     search, goal = found.case, found.goal
     return {
@@ -253,10 +253,6 @@ def _unmet(answer: Recommended) -> list[tuple[str, float, float, float]]:
 
 def show(answer: Recommended, plot: Path | None) -> None:
     """Print the page for people; its first screen has the answer."""
-    from gaudi_launch.cli.console import console, table
-    from gaudi_launch.core.base.messages import text
-    from gaudi_launch.extensions.recommend.compared import compared
-
     out = console()
     found = answer.found
 
@@ -295,8 +291,6 @@ def show(answer: Recommended, plot: Path | None) -> None:
 
 
 def _heading(answer: Recommended, say: Callable[..., None]) -> None:
-    from gaudi_launch.core.base.messages import text
-
     found = answer.found
     goal, search = found.goal, found.case
     name = goal.name
@@ -329,8 +323,6 @@ def _heading(answer: Recommended, say: Callable[..., None]) -> None:
 
 
 def _show_winner(answer: Recommended, say: Callable[..., None]) -> None:
-    from gaudi_launch.cli.console import console
-
     found, winner = answer.found, answer.found.winner
     assert (
         winner is not None
@@ -409,8 +401,6 @@ def wrapped(words: Sequence[str]) -> list[str]:
 
 
 def _show_limit(answer: Recommended, say: Callable[..., None]) -> None:
-    from gaudi_launch.core.base.messages import text
-
     limit = answer.found.limit
     if limit is None:
         return
@@ -463,9 +453,6 @@ def _row(trial: Trial, chosen: bool) -> list[str]:
 
 def _show_others(answer: Recommended, say: Callable[..., None]) -> None:
     """Print the runner-up, the effect of other values and the cards for other rates."""
-    from gaudi_launch.core.base.messages import text
-    from gaudi_launch.extensions.recommend.front import cards_for_rates
-
     found, goal = answer.found, answer.found.goal
     if found.runner_up is not None:
         say("recommend.runner_up", options=_options(found.runner_up), why=_why_lost(answer))
@@ -497,8 +484,6 @@ def _notable(found: Sequence[Sensitivity]) -> list[Sensitivity]:
 
 
 def _pair(each: Sensitivity, *, counts_cards: bool) -> str:
-    from gaudi_launch.core.base.messages import text
-
     option = f"{_OPTIONS[each.field]} {_short(each.value)}"
     if not each.factor:
         return text("recommend.pair_none", option=option)
@@ -510,8 +495,6 @@ def _pair(each: Sensitivity, *, counts_cards: bool) -> str:
 
 def _why_lost(answer: Recommended) -> str:
     """Return the reason why the runner-up is not the answer."""
-    from gaudi_launch.core.base.messages import text
-
     found, goal = answer.found, answer.found.goal
     other, winner = found.runner_up, found.winner
     assert other is not None and winner is not None, "there is a runner-up"
@@ -552,8 +535,6 @@ def _short(value: str) -> str:
 
 def _show_unmet(answer: Recommended, say: Callable[..., None]) -> None:
     """Print which targets cannot be met, by how much, and what is possible."""
-    from gaudi_launch.core.base.messages import text
-
     found, goal = answer.found, answer.found.goal
     nearest = found.trials[0]
     say("recommend.unmet", options=_options(nearest))

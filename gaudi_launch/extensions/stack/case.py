@@ -12,6 +12,9 @@ from typing import TYPE_CHECKING
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.messages import text
 from gaudi_launch.core.launch.report import Silent
+from gaudi_launch.core.launch.stop import check_drain, end
+from gaudi_launch.core.launch.stop import restart as restart_service
+from gaudi_launch.core.services.state.registry import find, read
 from gaudi_launch.extensions.stack.change import (
     ChangedStack,
     ChangeOptions,
@@ -23,7 +26,16 @@ from gaudi_launch.extensions.stack.change import (
     without_requests,
 )
 from gaudi_launch.extensions.stack.gateway import gateway_job, running
+from gaudi_launch.extensions.stack.stack_file import read_stack
 from gaudi_launch.extensions.stack.stack_plan import StackChanges, alive_services, changes_of
+from gaudi_launch.extensions.stack.stack_record import (
+    engine_names,
+    forget,
+    held,
+    read_record,
+    record_of,
+    records,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -86,9 +98,6 @@ def up(
     Without ``wait``: when the last group of models was started. Everything is checked before
     anything is started. Raises LaunchError; engines that were started by then stay.
     """
-    from gaudi_launch.extensions.stack.stack_file import read_stack
-    from gaudi_launch.extensions.stack.stack_record import held
-
     stack = read_stack(path)
     _check_environment()
     with held(stack.name):
@@ -118,10 +127,6 @@ def apply(
     ``agree`` is called where a model does not answer for a time; without its consent nothing is
     changed. Raises LaunchError before anything is changed, or with the first engine that fails.
     """
-    from gaudi_launch.core.launch.stop import check_drain
-    from gaudi_launch.extensions.stack.stack_file import read_stack
-    from gaudi_launch.extensions.stack.stack_record import held
-
     check_drain(options.drain)
     stack = read_stack(path)
     _check_environment()
@@ -166,8 +171,6 @@ def _compared(stack: StackFile) -> _Compared:
     The stack is held. Raises LaunchError where a service has a name of this stack, and where keys
     or TLS files cannot be used.
     """
-    from gaudi_launch.extensions.stack.stack_record import engine_names, read_record, record_of
-
     before = read_record(stack.name)
     alive = alive_services(stack, before)
     now = record_of(stack, engine_names(stack, before, alive))
@@ -223,10 +226,6 @@ def _check_same(found: _Compared) -> None:
 @contextmanager
 def _forgotten_without_services(stack: StackFile, before: StackRecord | None) -> Iterator[None]:
     """Remove a new record where the launch fails before any engine was started."""
-    from gaudi_launch.core.launch.stop import end
-    from gaudi_launch.core.services.state.registry import read
-    from gaudi_launch.extensions.stack.stack_record import forget
-
     try:
         yield
     except BaseException:
@@ -249,8 +248,6 @@ def ps(name: str | None = None) -> tuple[StackState, ...]:
 
 def _started(name: str | None = None) -> tuple[StackRecord, ...]:
     """Return the records of `ps`."""
-    from gaudi_launch.extensions.stack.stack_record import records
-
     found = records()
     if name is None:
         return found
@@ -264,8 +261,6 @@ def _started(name: str | None = None) -> tuple[StackRecord, ...]:
 
 def _state_of(record: StackRecord) -> StackState:
     """Return the state of a stack as its services and its HAProxy report it."""
-    from gaudi_launch.core.services.state.registry import read
-
     services = tuple(found for found in map(read, record.services) if found is not None)
     for each in services:
         if each.alive and not record.models.get(each.name):
@@ -276,9 +271,6 @@ def _state_of(record: StackRecord) -> StackState:
 
 def _name_of(word: str) -> str:
     """Return the name of a stack that is given by its name or its file."""
-    from gaudi_launch.extensions.stack.stack_file import read_stack
-    from gaudi_launch.extensions.stack.stack_record import records
-
     if "/" not in word and any(record.name == word for record in records()):
         return word
     path = Path(word)
@@ -297,9 +289,6 @@ def down(name: str, reporter: Reporter, drain: float = 30.0) -> EndedStack:
     ``name`` is the stack's or its file; for the file of a stack that is not started nothing is
     done. Raises LaunchError: USAGE for an unknown name, FAILED where a process cannot be ended.
     """
-    from gaudi_launch.core.launch.stop import check_drain
-    from gaudi_launch.extensions.stack.stack_record import forget, held, read_record
-
     check_drain(drain)
     if Path(name).is_file() and read_record(_name_of(name)) is None:
         return EndedStack(_name_of(name), ())
@@ -319,8 +308,6 @@ def _services_of(
     record: StackRecord,
 ) -> tuple[tuple[ServiceRecord, ...], tuple[ServiceRecord, ...]]:
     """Return the gateway's service and those of the engines, as far as they exist."""
-    from gaudi_launch.core.services.state.registry import read
-
     found = [service for service in map(read, record.services) if service is not None]
     gateway = tuple(service for service in found if not record.models.get(service.name))
     return gateway, tuple(service for service in found if service not in gateway)
@@ -392,11 +379,6 @@ def restart(chosen: StackTarget, drain: float, reporter: Reporter) -> None:
     Raises LaunchError; what
     was not restarted by then continues to run.
     """
-    from gaudi_launch.core.launch.stop import check_drain
-    from gaudi_launch.core.launch.stop import restart as restart_service
-    from gaudi_launch.core.services.state.registry import find
-    from gaudi_launch.extensions.stack.stack_record import held
-
     check_drain(drain)
     gateway = next((name for name, model in chosen.record.models.items() if not model), "")
     with held(chosen.record.name):

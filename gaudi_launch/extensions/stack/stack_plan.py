@@ -10,6 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.launch.options import LaunchOptions
+from gaudi_launch.core.planning.placement import choose, parse_visible
+from gaudi_launch.extensions.stack.changes import ChangeCase, NewEngine, RunningEngine, steps_of
+from gaudi_launch.extensions.stack.division import CardShare, with_cards
+from gaudi_launch.extensions.stack.stack_file import read_stack, start_order
+from gaudi_launch.extensions.stack.stack_record import engine_hash, engine_names, read_record
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -174,8 +179,6 @@ def plan(path: Path, machine: str | None = None) -> StackPlan:
 
     Reads only. Raises LaunchError with the line of the file.
     """
-    from gaudi_launch.extensions.stack.stack_file import read_stack
-
     return changes_of(read_stack(path), machine).planned
 
 
@@ -184,11 +187,6 @@ def changes_of(stack: StackFile, machine: str | None = None) -> StackChanges:
 
     Nothing runs on another ``machine``. Raises LaunchError with the line of the file.
     """
-    from gaudi_launch.core.planning.placement import parse_visible
-    from gaudi_launch.extensions.stack.changes import ChangeCase, steps_of
-    from gaudi_launch.extensions.stack.stack_file import start_order
-    from gaudi_launch.extensions.stack.stack_record import engine_names, read_record
-
     sized = {model.name: sized_model(stack, model, machine) for model in stack.models}
     host = _machine_of(list(sized.values()))
     before = read_record(stack.name) if machine is None else None
@@ -238,9 +236,6 @@ def _running(
     names: Mapping[str, tuple[str, ...]],
 ) -> tuple[RunningEngine, ...]:
     """Return the engines of the stack that run, with what the file makes of them."""
-    from gaudi_launch.extensions.stack.changes import RunningEngine
-    from gaudi_launch.extensions.stack.stack_record import engine_hash
-
     if before is None:
         return ()
     settings = {model.name: engine_hash(model) for model in stack.models}
@@ -262,9 +257,6 @@ def _running(
 def _new_engines(
     sized: Mapping[str, _Sized], names: Mapping[str, tuple[str, ...]], kept: Collection[str]
 ) -> tuple[NewEngine, ...]:
-    from gaudi_launch.extensions.stack.changes import NewEngine
-    from gaudi_launch.extensions.stack.division import CardShare
-
     return tuple(
         NewEngine(name, model, CardShare(each.cards, each.modules))
         for model, each in sized.items()
@@ -318,7 +310,6 @@ def options_of(stack: StackFile, model: StackModel, machine: str | None) -> Laun
 def _with_cards(model: StackModel, options: LaunchOptions) -> _Sized:
     """Return the model with its own cards, else with the fewest that fit it."""
     from gaudi_launch.core.launch.prepare import prepare
-    from gaudi_launch.extensions.stack.division import with_cards
 
     prepared = prepare(options, secret_file=True)
     if not prepared.engine.needs_cards or prepared.engine.identity.simulated:
@@ -394,9 +385,7 @@ def _kept_service(
     stack: StackFile, sized: _Sized, service: ServiceRecord, host: Host
 ) -> StackService:
     """Return a running service on the cards and the port that it has."""
-    from gaudi_launch.core.planning.placement import choose
     from gaudi_launch.core.planning.plan import Placement
-    from gaudi_launch.extensions.stack.division import with_cards
 
     placement = Placement(modules=())
     if sized.cards:

@@ -10,6 +10,12 @@ from typing import TYPE_CHECKING
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.messages import message
+from gaudi_launch.core.engines.registry import detect_engine, image_versions
+from gaudi_launch.core.engines.support import matching, unknown_version, versions
+from gaudi_launch.core.launch.fit import ServedLengths, own_accelerator, request_for
+from gaudi_launch.core.models.card_memory import MOST_OF_A_CARD, fit_each
+from gaudi_launch.core.models.sizing import kv_bytes_per_token, weight_bytes, weight_bytes_per_card
+from gaudi_launch.core.planning.support_answer import SupportStatus
 
 if TYPE_CHECKING:
     from gaudi_launch.core.base.messages import Message
@@ -66,9 +72,7 @@ def support(options: SupportOptions) -> SupportResult:
 
     Raises LaunchError for an unknown model, engine or product.
     """
-    from gaudi_launch.core.engines.registry import detect_engine
     from gaudi_launch.core.host.accelerators import accelerators, identify
-    from gaudi_launch.core.launch.fit import own_accelerator
 
     name = options.accelerator.lower() or own_accelerator()
     product = accelerators().get(name) or identify(name)
@@ -90,9 +94,6 @@ def selected(engine: str) -> tuple[Version, ...]:
     All, those of one engine, or the newest that ``NAME@0.26`` names. Raises LaunchError (USAGE) for
     a name without facts.
     """
-    from gaudi_launch.core.engines.registry import image_versions
-    from gaudi_launch.core.engines.support import matching, unknown_version, versions
-
     images = image_versions()
     newest_first = (*reversed(versions()), *reversed(images))
     if not engine:
@@ -120,8 +121,6 @@ def _row(
 ) -> SupportRow:
     from gaudi_launch.core.engines import registry
     from gaudi_launch.core.engines.conditions import Launched, concerning, features_of
-    from gaudi_launch.core.models.sizing import kv_bytes_per_token
-    from gaudi_launch.core.planning.support_answer import SupportStatus
 
     engine = registry.find(facts.label)
     is_installed = False
@@ -152,7 +151,6 @@ def _on(product: Accelerator, engine: Engine, model: Model) -> ModelSupport:
     """
     from gaudi_launch.core.host.hardware import Card, Host
     from gaudi_launch.core.planning.request import Request
-    from gaudi_launch.core.planning.support_answer import SupportStatus
 
     answer = engine.support(model)
     if answer.status is SupportStatus.NO:
@@ -212,9 +210,6 @@ class _FewestCards:
         return self._found[key]
 
     def _count(self, engine: Engine, answer: ModelSupport) -> int | None:
-        from gaudi_launch.core.launch.fit import ServedLengths, request_for
-        from gaudi_launch.core.models.card_memory import fit_each
-        from gaudi_launch.core.models.sizing import kv_bytes_per_token, weight_bytes
         from gaudi_launch.core.planning.fit import divided
 
         model, product = self._model, self._product
@@ -245,9 +240,6 @@ class _FewestCards:
 
         Dividing a card plans its buckets, which takes a tenth of a second and more: not for these.
         """
-        from gaudi_launch.core.models.card_memory import MOST_OF_A_CARD
-        from gaudi_launch.core.models.sizing import weight_bytes_per_card
-
         found = []
         for count in (1, 2, 4, 8):
             weights = weight_bytes_per_card(self._model, count, dtype)
@@ -261,7 +253,6 @@ def _model(name: str) -> Model:
 
     Raises LaunchError (MODEL) with the nearest names for an unknown one.
     """
-    from gaudi_launch.core.engines.support import versions
     from gaudi_launch.core.models.model import Model
     from gaudi_launch.core.planning.profiles import known_model
 

@@ -19,6 +19,7 @@ from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.fields import switch, text
 from gaudi_launch.core.base.messages import message
 from gaudi_launch.core.launch.options import LaunchOptions
+from gaudi_launch.core.launch.prepare import checked_plan, prepare
 from gaudi_launch.core.launch.saved_plan import SavedTraffic, on_this_machine
 from gaudi_launch.extensions.bench import case as bench
 from gaudi_launch.extensions.bench.tune.state import TuneFigure, TuneStart, TuneState
@@ -162,8 +163,6 @@ def tune(state: TuneState, seconds: float, save: Path | None, tools: TuneTools) 
     Raises LaunchError: (ENGINE) where no candidate could be measured, and what serve says of the
     given plan.
     """
-    from gaudi_launch.core.launch.prepare import checked_plan
-
     given = state.candidates[0].options
     checked_plan(_on_a_port(given)).refuse(no_doctor=tools.no_doctor)
 
@@ -221,8 +220,6 @@ def _planned(options: LaunchOptions) -> LaunchOptions:
 
     They are the load, too.
     """
-    from gaudi_launch.core.launch.prepare import prepare
-
     if not (options.input_range or options.output_range):
         return options
     unloaded = replace(options, input_range=None, output_range=None)
@@ -231,7 +228,6 @@ def _planned(options: LaunchOptions) -> LaunchOptions:
 
 def _clients(options: LaunchOptions, given: TuneOptions) -> int:
     """Return the given number of clients, else what the default plan serves."""
-    from gaudi_launch.core.launch.prepare import prepare
     from gaudi_launch.core.planning.parse import number
 
     if given.concurrency:

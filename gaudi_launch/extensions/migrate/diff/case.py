@@ -7,6 +7,14 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.core.engines.support import (
+    matching,
+    newest_or_none,
+    support_of,
+    unknown_version,
+    versions,
+)
+from gaudi_launch.core.engines.version_facts import for_gaudi, names_of, plain_option, renames
 
 if TYPE_CHECKING:
     from gaudi_launch.core.base.messages import Message
@@ -130,8 +138,6 @@ def engines_diff(left: str, right: str, options: LaunchOptions) -> EnginesDiff:
     if options.model:
         plans, model = _plans(old, new, options)
         words = _used(plans, options)
-    from gaudi_launch.core.engines.version_facts import for_gaudi, names_of
-
     names, later = names_of(old), names_of(new)
     both_complete = old.complete and new.complete
     ours = {name: facts for name, facts in names.variables.items() if for_gaudi(facts)}
@@ -156,12 +162,6 @@ _NO_NAMES = NamesDiff((), (), ())
 
 def _version(name: str, python: str | None) -> Version:
     from gaudi_launch.core.engines.registry import ALIASES, detect_engine, find, has, image_versions
-    from gaudi_launch.core.engines.support import (
-        matching,
-        newest_or_none,
-        unknown_version,
-        versions,
-    )
 
     engine, _, version = ALIASES.get(name, name).partition("@")
     installed = detect_engine(python, name)
@@ -187,8 +187,6 @@ def _names(
 
     ``all_theirs`` also has what the second version reads elsewhere.
     """
-    from gaudi_launch.core.engines.version_facts import renames
-
     known = renames()
     removed = []
     for name in sorted(set(ours) - set(all_theirs)):
@@ -237,7 +235,6 @@ def _allocated(cache: LayerCache | None) -> str | None:
 
 def _side(version: Version, options: LaunchOptions) -> tuple[PlannedSide, Model | None]:
     """Return one version's plan and its model; a refusal is an answer."""
-    from gaudi_launch.core.engines.support import support_of
     from gaudi_launch.core.launch.prepare import prepare
     from gaudi_launch.core.planning.profiles import known_model
 
@@ -271,8 +268,6 @@ def _settings(left: Plan | None, right: Plan | None) -> tuple[SettingChange, ...
 
 
 def _sent(plan: Plan) -> dict[str, Setting]:
-    from gaudi_launch.core.engines.version_facts import plain_option
-
     found = {}
     for setting in plan.settings:
         if setting.sent:
@@ -290,8 +285,6 @@ def _value(setting: Setting | None) -> str | None:
 def _used(plans: PlansDiff, options: LaunchOptions) -> frozenset[str]:
     """Return the names that the first plan sends or the user gives or exports."""
     import os
-
-    from gaudi_launch.core.engines.version_facts import plain_option
 
     words = {
         plain_option(word.partition("=")[0]) for word in options.extra if word.startswith("--")
