@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
+from gaudi_launch.cli.console import console, table
+from gaudi_launch.core.base.messages import text
 from gaudi_launch.core.base.optional import mapped
 from gaudi_launch.core.predict.evidence import Band
 
@@ -147,8 +149,6 @@ def speed_json(found: SpeedEstimate | None) -> dict[str, Any] | None:
 
 def summary(found: SpeedEstimate) -> str:
     """Return the prediction in one line, as ``plan`` shows it."""
-    from gaudi_launch.core.base.messages import text
-
     made = found.outcome
     evidence = text("estimate.near" if made.evidence.near else "estimate.far")
     if made.evidence.learned:
@@ -185,9 +185,6 @@ def _number(value: float) -> str:
 
 def show(found: SpeedEstimate) -> None:
     """Print a prediction for people."""
-    from gaudi_launch.cli.console import console, table
-    from gaudi_launch.core.base.messages import text
-
     made = found.outcome
     load, cards = made.load, made.setup.speed.setup.cards
     out = console()
@@ -235,15 +232,11 @@ def show(found: SpeedEstimate) -> None:
 
 
 def _row(name: str, band: Band, factor: float = 1.0) -> list[str]:
-    from gaudi_launch.core.base.messages import text
-
     values = [_number(value * factor) for value in (band.low, band.expected, band.high)]
     return [text(f"estimate.row_{name}"), *values]
 
 
 def _part_rows(found: SpeedEstimate) -> list[list[str]]:
-    from gaudi_launch.core.base.messages import text
-
     made = found.outcome
     rows: list[list[str]] = []
     for part, share in made.share.items():
@@ -256,9 +249,6 @@ def _part_rows(found: SpeedEstimate) -> list[list[str]]:
 
 
 def _show_evidence(found: SpeedEstimate) -> None:
-    from gaudi_launch.cli.console import console
-    from gaudi_launch.core.base.messages import text
-
     evidence = found.outcome.evidence
     out = console()
     line = text(

@@ -9,6 +9,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from gaudi_launch.core.base.plotting import BLUE, dress, label, plain_numbers, sheet
 from gaudi_launch.core.buckets.bucket_list import Buckets
 from gaudi_launch.core.predict.simulator import Shapes, Weighted
 from gaudi_launch.core.predict.step_time import StepTime
@@ -78,8 +79,6 @@ def picture(buckets: Buckets, shapes: Shapes, cost: StepTime, title: str, ending
 
     Raises LaunchError (FAILED).
     """
-    from gaudi_launch.core.base.plotting import sheet
-
     prompt = [(batch, query) for batch, query, context in buckets.prompt if context == 0]
     decode = [(batch, blocks) for batch, _, blocks in buckets.decode]
     with sheet(title, columns=2, size=(12, 5)) as made:
@@ -91,8 +90,6 @@ def picture(buckets: Buckets, shapes: Shapes, cost: StepTime, title: str, ending
 
 
 def _panel(made: Sheet, place: int, phase: str, grid: Heat, pairs: list[tuple[int, int]]) -> None:
-    from gaudi_launch.core.base.plotting import BLUE, dress, label, plain_numbers
-
     axis = made.axes[place]
     count = len(pairs)
     dress(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.messages import Message, message
+from gaudi_launch.core.planning.planner import buckets_of, draft, place, refuse_options
 
 if TYPE_CHECKING:
     from gaudi_launch.core.buckets.bucket_list import Buckets
@@ -62,7 +63,6 @@ def asked_engine(request: Request, model: Model, machine: str | None) -> AskedEn
     from gaudi_launch.core.launch.machine import load
     from gaudi_launch.core.launch.prepare import for_engine, planned_engine
     from gaudi_launch.core.planning.balanced_cards import with_balanced_cards
-    from gaudi_launch.core.planning.planner import buckets_of
     from gaudi_launch.core.planning.speed import step_time_in
     from gaudi_launch.core.planning.support_answer import check_support
 
@@ -145,7 +145,6 @@ def _draft(request: Request, host: Host, model: Model, engine: Engine, cards: in
     from gaudi_launch.core.planning.passthrough import parallel_sizes
     from gaudi_launch.core.planning.placement import check_named
     from gaudi_launch.core.planning.plan import Placement
-    from gaudi_launch.core.planning.planner import draft, place, refuse_options
 
     refuse_options(request, host, model, engine)
     stages, copies = parallel_sizes(request.args) if engine.needs_cards else (1, 1)

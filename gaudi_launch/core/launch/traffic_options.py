@@ -11,6 +11,7 @@ from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.fields import text
 from gaudi_launch.core.base.messages import Message, message
 from gaudi_launch.core.base.optional import mapped
+from gaudi_launch.core.planning.parse import if_given, number
 from gaudi_launch.core.predict.load import (
     Load,
     LoadRequest,
@@ -101,7 +102,6 @@ class PastTraffic:
 
 def targets_of(given: TrafficOptions) -> Targets:
     """Return the targets. Raises LaunchError (USAGE)."""
-    from gaudi_launch.core.planning.parse import if_given
     from gaudi_launch.core.predict.targets import Targets
 
     return Targets(
@@ -114,8 +114,6 @@ def targets_of(given: TrafficOptions) -> Targets:
 
 def demand_of(given: LoadOptions) -> Demand:
     """Return the load. Raises LaunchError (USAGE), also for both kinds at once."""
-    from gaudi_launch.core.planning.parse import number
-
     if given.rate and given.concurrency:
         raise LaunchError("capacity.one_demand", ExitCode.USAGE)
     if given.concurrency:

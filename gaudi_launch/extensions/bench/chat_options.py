@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from gaudi_launch.core.services.endpoint import api_key, target
+
 if TYPE_CHECKING:
     from gaudi_launch.core.services.endpoint import Target
     from gaudi_launch.extensions.bench.conversation import Conversation
@@ -43,7 +45,6 @@ class ChatOptions:
         """
         import asyncio
 
-        from gaudi_launch.core.services.endpoint import api_key
         from gaudi_launch.extensions.bench.client import Client, ServerError
         from gaudi_launch.extensions.bench.conversation import begin
         from gaudi_launch.extensions.bench.run import problem
@@ -76,7 +77,6 @@ def read(
     Raises LaunchError for an invalid server or number.
     """
     from gaudi_launch.core.planning.parse import fraction, number, seconds
-    from gaudi_launch.core.services.endpoint import target
 
     return ChatOptions(
         target(server),

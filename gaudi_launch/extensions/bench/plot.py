@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from gaudi_launch.core.base.plotting import BLUE, ORANGE
+from gaudi_launch.core.base.plotting import BLUE, ORANGE, dress, label, plain_numbers, sheet
 from gaudi_launch.extensions.bench.run_file import BenchRun, Sample
 from gaudi_launch.extensions.bench.statistics import over_time, values
 
@@ -88,8 +88,6 @@ def titles(runs: Sequence[BenchRun]) -> tuple[str, str]:
     """
     from datetime import datetime
 
-    from gaudi_launch.core.base.plotting import label
-
     models = list(dict.fromkeys(str(run.facts.get("model") or "?") for run in runs))
     began = [run.facts["began"] for run in runs if isinstance(run.facts.get("began"), int | float)]
     days = list(
@@ -114,8 +112,6 @@ def picture(
 
     Raises LaunchError (FAILED).
     """
-    from gaudi_launch.core.base.plotting import sheet
-
     with sheet(title, subtitle, columns=2, size=(11, 4.8)) as made:
         _spread(made, runs)
         _course(made, runs)
@@ -124,8 +120,6 @@ def picture(
 
 def _spread(made: Sheet, runs: Sequence[tuple[str, Sequence[Sample]]]) -> None:
     """Draw the share of requests (y) with a first token within a time (x, log)."""
-    from gaudi_launch.core.base.plotting import dress, label, plain_numbers
-
     axis = made.axes[0]
     dress(axis, label("plot.spread"), label("plot.ttft_ms"), label("plot.share_requests"))
     for (name, samples), color in zip(runs, _COLORS, strict=False):
@@ -143,8 +137,6 @@ def _spread(made: Sheet, runs: Sequence[tuple[str, Sequence[Sample]]]) -> None:
 
 def _course(made: Sheet, runs: Sequence[tuple[str, Sequence[Sample]]]) -> None:
     """Draw output tokens per second (up) over the run's time (along)."""
-    from gaudi_launch.core.base.plotting import dress, label, plain_numbers
-
     axis = made.axes[1]
     dress(axis, label("plot.course"), label("plot.time_s"), label("measure.name_output_rate"))
     for (name, samples), color in zip(runs, _COLORS, strict=False):

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gaudi_launch.core.buckets.bucket_list import Bucket, Buckets
+from gaudi_launch.core.buckets.ladders import fallback
 from gaudi_launch.core.predict.simulator import Shapes, Weighted
 from gaudi_launch.core.predict.step_time import StepTime
 from gaudi_launch.core.predict.weighted_sum import weighted_sum
@@ -100,7 +101,6 @@ def _prompts(
     """
     import numpy as np
 
-    from gaudi_launch.core.buckets.ladders import fallback
     from gaudi_launch.core.buckets.lookup import BucketTable
 
     table = BucketTable(buckets)
@@ -126,8 +126,6 @@ def _phase(
 ) -> tuple[float, float, float]:
     """Return (unpadded time, padded time, weight outside) of one phase."""
     import numpy as np
-
-    from gaudi_launch.core.buckets.ladders import fallback
 
     assert callable(time)
     exact = 0.0

@@ -17,6 +17,7 @@ from gaudi_launch.core.base.messages import Message, message
 from gaudi_launch.core.base.reader import parse_json
 from gaudi_launch.core.buckets.families import EXPONENTIAL_SWITCH
 from gaudi_launch.core.buckets.ladder_rules import LadderRules
+from gaudi_launch.core.buckets.optimiser.bucket_planner import BucketGoal
 from gaudi_launch.core.models.config import text_part
 from gaudi_launch.core.models.model import Model
 from gaudi_launch.core.planning.engine import Context
@@ -195,7 +196,6 @@ def prompts(context: Context, asked: CoverageQuestion, cost: StepTime) -> tuple[
 
     Arguments are those of `choose`.
     """
-    from gaudi_launch.core.buckets.optimiser.bucket_planner import BucketGoal
     from gaudi_launch.core.buckets.prompts_per_step import choose_prompts
 
     own_file = not asked.limits.contiguous_pa and bool(context.request.files_dir)
@@ -212,7 +212,6 @@ def choose(context: Context, asked: CoverageQuestion, cost: StepTime) -> Strateg
     if is_hybrid(context.model):
         return StrategyChoice("exp", message("gaudi.hybrid_buckets"))
     from gaudi_launch.core.buckets.bucket_file import planned
-    from gaudi_launch.core.buckets.optimiser.bucket_planner import BucketGoal
     from gaudi_launch.core.buckets.optimiser.full_load import overhead_percent
 
     found = planned(asked, BucketGoal(reduce=request.reduce), cost)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from gaudi_launch.core.base.errors import LaunchError
+from gaudi_launch.core.launch import prepare
 from gaudi_launch.core.launch.options import LaunchOptions
 from gaudi_launch.core.predict.balance import BALANCED
 
@@ -41,8 +42,6 @@ def candidates(options: LaunchOptions, *, clients: int, most: int) -> tuple[Tune
     The default and variations of it follow. Options stay as they are given; what is given after
     ``--`` is where the search starts. Raises LaunchError where the given options have no plan.
     """
-    from gaudi_launch.core.launch import prepare
-
     found = [_candidate(GIVEN, options, prepare.plan(options)[0])]
     known = {found[0].hash}
     for name, tried in _variations(options, clients):
@@ -68,8 +67,6 @@ def _candidate(name: str, options: LaunchOptions, plan: Plan) -> TuneCandidate:
 
 def _variations(options: LaunchOptions, clients: int) -> Iterator[tuple[str, LaunchOptions]]:
     """Yield names and options, the most promising first."""
-    from gaudi_launch.core.launch import prepare
-
     base = without_searched(options)
     yield DEFAULT, base
     prepared = prepare.prepare(base)

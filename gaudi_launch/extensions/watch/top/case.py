@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError, file_error
+from gaudi_launch.core.services.state.registry import find
+from gaudi_launch.extensions.watch.watched_hosts import WatchedHost, sample_all, watching
 
 if TYPE_CHECKING:
     from gaudi_launch.core.hosts.inventory import Member
@@ -40,7 +42,6 @@ class WatchRequest:
 def watched(request: WatchRequest) -> list[WatchedHost]:
     """Return the hosts to watch; none is started. Raises LaunchError (USAGE)."""
     from gaudi_launch.core.host.machine import check_root
-    from gaudi_launch.extensions.watch.watched_hosts import WatchedHost
 
     if request.hosts and request.inventory:
         raise LaunchError("watch.hosts_twice", ExitCode.USAGE)
@@ -69,8 +70,6 @@ def _members(request: WatchRequest) -> Sequence[Member]:
 
 def once(request: WatchRequest) -> list[HostSample]:
     """Return one sample of each host. Raises LaunchError (USAGE)."""
-    from gaudi_launch.extensions.watch.watched_hosts import sample_all
-
     return sample_all(watched(request))
 
 
@@ -78,8 +77,6 @@ def repeated(
     request: WatchRequest, wait: Callable[[float], None]
 ) -> Generator[list[HostSample], None, None]:
     """Yield the samples of all hosts at each interval."""
-    from gaudi_launch.extensions.watch.watched_hosts import watching
-
     hosts = watched(request)
     with watching(hosts):
         while True:
@@ -95,7 +92,6 @@ def repeated(
 def log_lines(name: str, most: int) -> list[str]:
     """Return the last lines of a service's log. Raises LaunchError."""
     from gaudi_launch.core.services import service
-    from gaudi_launch.core.services.state.registry import find
 
     path = find(name).folder / service.LOG
     try:
@@ -120,7 +116,6 @@ def stop_service(name: str, say: Callable[[str], None]) -> None:
     """Drain and stop a service; ``say`` gets what is waited for. Raises LaunchError."""
     from gaudi_launch.core.launch.report import Silent
     from gaudi_launch.core.launch.stop import end
-    from gaudi_launch.core.services.state.registry import find
 
     class Passing(Silent):
         def say(self, line: str) -> None:
