@@ -28,7 +28,7 @@ LOAD = from_ranges((1024, 1024), (256, 256)).of_clients(32)
 
 @pytest.fixture
 def gaudi3(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gaudi_launch.core.launch.fit.own_accelerator", lambda: "gaudi3")
+    monkeypatch.setattr("gaudi_launch.core.launch.estimate.own_accelerator", lambda: "gaudi3")
 
 
 def record(engine: str = "vllm-gaudi") -> dict[str, Any]:

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.messages import text
-from gaudi_launch.core.services.stop import still_busy, stop, tidy
 
 if TYPE_CHECKING:
     from gaudi_launch.core.launch.report import Reporter
@@ -63,6 +62,7 @@ def end(
     Raises LaunchError when a process of it cannot be ended.
     """
     from gaudi_launch.core.services.run_record import read_run_record
+    from gaudi_launch.core.services.stop import still_busy, stop
 
     shown = ""
 
@@ -89,6 +89,7 @@ def end_orphans(found: Sequence[Orphan]) -> list[Orphan]:
     Return those that did not end.
     """
     from gaudi_launch.core.services.state.orphans import end
+    from gaudi_launch.core.services.stop import tidy
 
     left = end(found)
     # files of a process in another container have other paths here

@@ -14,15 +14,7 @@ from typing import TYPE_CHECKING
 from gaudi_launch.core.base.errors import LaunchError
 from gaudi_launch.core.base.messages import text
 from gaudi_launch.core.launch.report import Silent
-from gaudi_launch.core.launch.stop import end
-from gaudi_launch.core.launch.waiting import until_ready
-from gaudi_launch.core.services.state.registry import find, read
 from gaudi_launch.extensions.stack.gateway import running
-from gaudi_launch.extensions.stack.gateway.gateway_settings import (
-    Backend,
-    GatewayReplica,
-    check_backends,
-)
 from gaudi_launch.extensions.stack.stack_plan import (
     LOCAL,
     StackChanges,
@@ -30,7 +22,6 @@ from gaudi_launch.extensions.stack.stack_plan import (
     StackService,
     at_line,
 )
-from gaudi_launch.extensions.stack.stack_record import StackRecord, record_of, write_record
 
 if TYPE_CHECKING:
     from gaudi_launch.core.launch.report import Reporter
@@ -103,6 +94,7 @@ class _Change:
 
     def __init__(self, changes: StackChanges, reporter: Reporter, options: ChangeOptions) -> None:
         from gaudi_launch.extensions.stack.gateway.gateway_job import routed_names
+        from gaudi_launch.extensions.stack.stack_record import StackRecord, record_of
 
         self._changes = changes
         self._planned = changes.planned
@@ -154,6 +146,7 @@ class _Change:
 
     def _begin_gateway(self) -> str:
         """Start the gateway, or give a running one what runs now; return what was done."""
+        from gaudi_launch.core.launch.waiting import until_ready
         from gaudi_launch.extensions.stack.gateway import case as gateway
 
         settings, name = self._stack.gateway, self._stack.gateway_service
@@ -276,15 +269,22 @@ class _Change:
 
 
 def _write(record: StackRecord) -> None:
+    from gaudi_launch.extensions.stack.stack_record import write_record
+
     write_record(record)
 
 
 def _running_replica(name: str) -> GatewayReplica:
+    from gaudi_launch.core.services.state.registry import find
+    from gaudi_launch.extensions.stack.gateway.gateway_settings import GatewayReplica
+
     return GatewayReplica(find(name).url, name)
 
 
 def final_backends(planned: StackPlan) -> tuple[Backend, ...]:
     """Return the models as the gateway routes to them when all engines run."""
+    from gaudi_launch.extensions.stack.gateway.gateway_settings import Backend, GatewayReplica
+
     found = []
     for model in planned.stack.models:
         mine = [each for each in planned.services if each.model.name == model.name]
@@ -299,6 +299,7 @@ def check_startable(changes: StackChanges, *, no_doctor: bool) -> None:
     """Raise LaunchError for what would keep the gateway or an engine from starting."""
     from gaudi_launch.core.services.preflight import check_port
     from gaudi_launch.extensions.stack.gateway import program
+    from gaudi_launch.extensions.stack.gateway.gateway_settings import check_backends
 
     planned, stack = changes.planned, changes.stack
     check_access(stack)
@@ -350,6 +351,9 @@ def _check_engine(service: StackService, *, no_doctor: bool) -> None:
 
 def _forget_dropped(before: StackRecord, final: StackRecord, old: Sequence[str]) -> None:
     """Remove what ended services left that the file names no more."""
+    from gaudi_launch.core.launch.stop import end
+    from gaudi_launch.core.services.state.registry import read
+
     for name in before.services:
         if name in final.services or name in old:
             continue
@@ -363,6 +367,8 @@ def wait_for(names: Sequence[str], reporter: Reporter) -> None:
 
     Raises the error of the first that failed, when the others have answered or failed.
     """
+    from gaudi_launch.core.launch.waiting import until_ready
+
     failed: list[LaunchError] = []
     for name in names:
         try:
@@ -409,6 +415,8 @@ def end_all(
 ) -> tuple[EndedService, ...]:
     """End services at the same time. Raises the first error when all were tried."""
     from concurrent.futures import ThreadPoolExecutor
+
+    from gaudi_launch.core.launch.stop import end
 
     if not services:
         return ()
