@@ -180,15 +180,16 @@ def test_a_hub_id_is_fetched_once_and_served_by_its_name(
         assert [name for name, _ in running.asked].count("model.safetensors") == 2
 
 
-def test_an_api_key_never_reaches_a_command_line_or_a_file(
+def test_a_secret_reaches_the_engine_by_its_variable_only(
     gaudi: Gaudi, model: Path, free_port: int
 ) -> None:
-    process = gaudi.start(
-        "-w", str(model), "-p", str(free_port), "--name", "k", "--", "--api-key", "s3cret"
-    )
+    secrets = ("--api-key", "s3cret-key", "--hf-token", "s3cret-token")
+    process = gaudi.start("-w", str(model), "-p", str(free_port), "--name", "k", "--", *secrets)
     lines = ready_lines(process)
     state = json.loads((gaudi.state / "gaudi-launch/services/k/state.json").read_text())
     assert b"s3cret" not in Path(f"/proc/{state['pid']}/cmdline").read_bytes()
+    variables = Path(f"/proc/{state['pid']}/environ").read_bytes().split(b"\0")
+    assert {b"VLLM_API_KEY=s3cret-key", b"HF_TOKEN=s3cret-token"} <= {*variables}
     process.send_signal(signal.SIGTERM)
     out, err = process.communicate(timeout=GENEROUS)
     written = [

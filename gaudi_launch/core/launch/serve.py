@@ -17,6 +17,7 @@ from gaudi_launch.core.base.paths import machine_root
 from gaudi_launch.core.engines.registry import on_cpu, setup_image, simulated_machine
 from gaudi_launch.core.launch.options import LaunchOptions
 from gaudi_launch.core.launch.prepare import checked, prepare, set_up_demo
+from gaudi_launch.core.planning.exported import SECRETS
 from gaudi_launch.core.services import listener, preflight, service
 from gaudi_launch.core.services.containers import (
     check_program,
@@ -240,10 +241,8 @@ def _run(launching: _Launch, plan: Plan, cards: tuple[int, ...]) -> StartedServi
         restart=how.restart,
     )
     job = job_of(plan, prepared.request, name, supervision, cached)
-    environment = {
-        **os.environ,
-        **{k: v for k, v in prepared.request.environment.items() if k == "VLLM_API_KEY"},
-    }
+    given = prepared.request.environment
+    environment = {**os.environ, **{name: given[name] for name in SECRETS if name in given}}
     with preflight.hold_port(plan.url, name) as ports, registry.hold(name) as held:
         log = store.service_dir(name) / service.LOG
         secrets.write()
