@@ -41,7 +41,7 @@ from urllib.request import ProxyHandler, Request, build_opener
 
 import yaml
 
-from gaudi_launch.core.engines.vllm_cpu.install import engine_is_ready
+from gaudi_launch.core.engines.vllm_cpu.install import EMBEDDED
 from gaudi_launch.core.host.simulated import write_tree
 from gaudi_launch.core.services.state import registry, store
 from tests.support.places import SUPPORT
@@ -420,7 +420,7 @@ def missing(short: bool) -> str | None:
     alone = subprocess.run(["unshare", "--map-root-user", "--mount", "true"], check=False)
     if alone.returncode:
         return "file systems cannot be mounted here"
-    if not short and not engine_is_ready():
+    if not short and not EMBEDDED.is_ready():
         return "the CPU engine is not installed: run `gaudi-launch setup cpu`"
     return None
 

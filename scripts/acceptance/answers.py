@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from gaudi_launch.core.engines.vllm_cpu.install import engine_is_ready, python_path
+from gaudi_launch.core.engines.vllm_cpu.install import EMBEDDED
 from gaudi_launch.core.launch.estimate import EstimateOptions, SpeedEstimate, estimate
 from gaudi_launch.core.launch.options import LaunchOptions
 from gaudi_launch.core.predict.simulate import SAFE_SHARE, Outcome, request_delay, simulate
@@ -158,7 +158,7 @@ def _scheduled(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "cases.json"
         file.write_text(json.dumps({"cases": rows}), encoding="utf-8")
-        command = [str(python_path()), str(CLOCK), str(file)]
+        command = [str(EMBEDDED.python()), str(CLOCK), str(file)]
         done = subprocess.run(
             command, stdout=subprocess.PIPE, text=True, timeout=_SECONDS, check=True
         )
@@ -197,7 +197,7 @@ def main() -> int:
     reader = argparse.ArgumentParser(description=__doc__)
     reader.add_argument("--seed", type=int, default=37)
     given = reader.parse_args()
-    if not engine_is_ready():
+    if not EMBEDDED.is_ready():
         print("the CPU engine is not installed: run `gaudi-launch setup cpu`", file=sys.stderr)
         return 3
     wrong = 0

@@ -26,7 +26,7 @@ from typing import Any
 
 import psutil
 
-from gaudi_launch.core.engines.vllm_cpu.install import engine_is_ready
+from gaudi_launch.core.engines.vllm_cpu.install import EMBEDDED
 
 SERVICES = (
     ("meta-llama/Llama-3.1-8B-Instruct", 1),
@@ -147,7 +147,7 @@ def main() -> int:
     reader.add_argument("--seconds", type=float, default=60.0)
     reader.add_argument("--scale", type=float, default=1.0)
     given = reader.parse_args()
-    if not engine_is_ready():
+    if not EMBEDDED.is_ready():
         print("the CPU engine is not installed: run `gaudi-launch setup cpu`", file=sys.stderr)
         return 3
     with tempfile.TemporaryDirectory() as state:

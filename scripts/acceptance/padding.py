@@ -24,7 +24,7 @@ from gaudi_launch.core.buckets.families import CONTEXT_LADDER
 from gaudi_launch.core.buckets.optimiser.bucket_planner import BucketGoal
 from gaudi_launch.core.buckets.optimiser.full_load import range_requests
 from gaudi_launch.core.buckets.strategies import arguments_of
-from gaudi_launch.core.engines.vllm_cpu.install import engine_is_ready, python_path
+from gaudi_launch.core.engines.vllm_cpu.install import EMBEDDED
 from gaudi_launch.core.predict.limits import CoverageQuestion, EngineLimits
 from gaudi_launch.core.predict.step_time import ONE_CARD_8B
 
@@ -82,7 +82,7 @@ def main() -> int:
     reader = argparse.ArgumentParser(description=__doc__)
     reader.add_argument("--short", action="store_true", help="one range of lengths only")
     given = reader.parse_args()
-    if not engine_is_ready():
+    if not EMBEDDED.is_ready():
         print("the CPU engine is not installed: run `gaudi-launch setup cpu`", file=sys.stderr)
         return 3
     rows: list[tuple[str, EngineLimits, int]] = []
@@ -94,7 +94,7 @@ def main() -> int:
         file = Path(folder) / "cases.json"
         cases = [case_of(limits, shared) for _, limits, shared in rows]
         file.write_text(json.dumps({"cases": cases}), encoding="utf-8")
-        command = [str(python_path()), str(CLOCK), str(file)]
+        command = [str(EMBEDDED.python()), str(CLOCK), str(file)]
         done = subprocess.run(
             command, stdout=subprocess.PIPE, text=True, timeout=_SECONDS, check=True
         )

@@ -20,7 +20,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from gaudi_launch.core.engines.vllm_cpu.install import engine_is_ready
+from gaudi_launch.core.engines.vllm_cpu.install import EMBEDDED
 
 MODEL = "meta-llama/Llama-3.1-8B-Instruct"
 BATCHES = (1, 32, 128)
@@ -79,7 +79,7 @@ def measured(state: Path) -> dict[str, Any]:
 
 
 def main() -> int:
-    if not engine_is_ready():
+    if not EMBEDDED.is_ready():
         print("the CPU engine is not installed: run `gaudi-launch setup cpu`", file=sys.stderr)
         return 3
     with tempfile.TemporaryDirectory() as folder:

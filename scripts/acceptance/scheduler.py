@@ -26,7 +26,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from gaudi_launch.core.engines.vllm_cpu.install import engine_is_ready, python_path
+from gaudi_launch.core.engines.vllm_cpu.install import EMBEDDED
 from gaudi_launch.core.predict.limits import EngineLimits
 from gaudi_launch.core.predict.load import from_trace
 from gaudi_launch.core.predict.scaling import Speed
@@ -109,7 +109,7 @@ def scheduled(comparisons: list[Comparison]) -> list[dict[str, float]]:
         file.write_text(
             json.dumps({"cases": [each.to_case() for each in comparisons]}), encoding="utf-8"
         )
-        command = [str(python_path()), str(CLOCK), str(file)]
+        command = [str(EMBEDDED.python()), str(CLOCK), str(file)]
         done = subprocess.run(
             command, stdout=subprocess.PIPE, text=True, timeout=_SECONDS, check=True
         )
@@ -225,7 +225,7 @@ def main() -> int:
     reader.add_argument("--short", action="store_true")
     reader.add_argument("--record", type=Path)
     given = reader.parse_args()
-    if not engine_is_ready():
+    if not EMBEDDED.is_ready():
         print("the CPU engine is not installed: run `gaudi-launch setup cpu`", file=sys.stderr)
         return 3
     comparisons = made_up() if given.short else of_traces(given.traces)

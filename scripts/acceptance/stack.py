@@ -39,7 +39,7 @@ import psutil
 from gateway import Load, Server, drive, free_port
 
 from gaudi_launch.core.base.paths import state_dir
-from gaudi_launch.core.engines.vllm_cpu.install import python_path
+from gaudi_launch.core.engines.vllm_cpu.install import EMBEDDED
 from gaudi_launch.core.services.probe import ask, port_free
 from gaudi_launch.core.services.state.identity import Identity
 from gaudi_launch.core.services.state.registry import find
@@ -355,7 +355,7 @@ def written(part: str, folder: Path) -> Subject:
     keys.chmod(0o600)
     if part == "cpu":
         # a language model makes embeddings by its options, as Qwen3-Embedding does
-        words = [str(python_path()), str(MAKE_MODEL), "tiny"]
+        words = [str(EMBEDDED.python()), str(MAKE_MODEL), "tiny"]
         subprocess.run([*words, str(folder / "Tiny-embedding")], check=True, stdout=sys.stderr)
     return Subject(read_stack(path), "chat", "text" if part == "cpu" else "")
 

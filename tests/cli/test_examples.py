@@ -31,7 +31,7 @@ from gaudi_launch.cli.examples import examples
 from gaudi_launch.cli.main import run
 from gaudi_launch.core.base.locks import try_ofd
 from gaudi_launch.core.base.messages import catalogue_files
-from gaudi_launch.core.engines.vllm_cpu import install as cpu_install
+from gaudi_launch.core.engines.vllm_cpu.install import EMBEDDED
 from gaudi_launch.core.host.simulated import write_tree
 from gaudi_launch.core.launch import prepare
 from gaudi_launch.core.launch.options import LaunchOptions
@@ -376,7 +376,7 @@ def two_versions(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (folder / "bin").mkdir(parents=True)
         (folder / "bin" / "python").symlink_to(sys.executable)
         (folder / "gaudi-launch.json").write_text(json.dumps({"vllm": name}))
-        cpu_install.versions().put_in_force(folder)
+        EMBEDDED.versions().put_in_force(folder)
 
 
 def test_what_cannot_run_has_one_of_four_reasons() -> None:

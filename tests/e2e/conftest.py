@@ -22,8 +22,8 @@ from tests.support.waiting import unused_port
 @pytest.fixture(scope="session")
 def engine() -> Path:
     """The embedded engine's interpreter, made when it is not there."""
-    cpu_install.setup(lambda line: print(line, file=sys.stderr))
-    return cpu_install.python_path()
+    cpu_install.EMBEDDED.setup(lambda line: print(line, file=sys.stderr))
+    return cpu_install.EMBEDDED.python()
 
 
 @pytest.fixture(scope="session")

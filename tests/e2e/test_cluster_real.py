@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_launch.core.engines.vllm_cpu import install as cpu_install
+from gaudi_launch.core.engines.vllm_cpu.install import EMBEDDED
 from tests.e2e.two_hosts import Wire
 
 pytestmark = [pytest.mark.root, pytest.mark.e2e]
@@ -65,7 +65,7 @@ def test_one_model_over_two_hosts(
 
 def embedded_version(python: Path) -> tuple[str, str]:
     """Major and minor of an environment's Python, from its own record."""
-    assert cpu_install.engine_is_ready()
+    assert EMBEDDED.is_ready()
     lines = (python.parents[1] / "pyvenv.cfg").read_text().splitlines()
     words = dict(line.split(" = ", 1) for line in lines if " = " in line)
     major, minor = words["version"].split(".")[:2]

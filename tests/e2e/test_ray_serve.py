@@ -18,8 +18,8 @@ import pytest
 from gaudi_launch.core.engines.vllm_cpu import install as cpu_install
 from gaudi_launch.core.services import ray_status
 from gaudi_launch.core.services.state import registry
-from gaudi_launch.extensions.ray import install as ray_install
 from gaudi_launch.extensions.ray.engine import IN_RAY
+from gaudi_launch.extensions.ray.install import RAY
 from tests.support.every_case import ONE_MORE_ENGINE
 from tests.support.real_engines import Serve, ask
 from tests.support.waiting import GENEROUS, until
@@ -32,8 +32,8 @@ PARIS = "The capital of France is Paris."
 @pytest.fixture(scope="session")
 def ray(engine: Path) -> Path:
     """Ray's interpreter beside the embedded engine, made when it is not there."""
-    ray_install.setup(lambda line: print(line, file=sys.stderr))
-    return ray_install.python_path()
+    RAY.setup(lambda line: print(line, file=sys.stderr))
+    return RAY.python()
 
 
 @pytest.fixture(autouse=True)

@@ -38,7 +38,7 @@ ANSWERS = {
     },
     "a file or folder that is not there means no": {
         "core/launch/model_needs.py: _size",
-        "extensions/ray/install.py: _is_beside",
+        "extensions/ray/install.py: RayEnvironment._is_beside",
         "core/host/card_locks.py: _locked",
         "core/host/files.py: FolderFiles.hidden",
         "core/host/files.py: FolderFiles.link",

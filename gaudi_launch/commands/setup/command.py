@@ -5,24 +5,46 @@ Completed steps are not repeated.
 
 from __future__ import annotations
 
+import os
+import shlex
+import shutil
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NoReturn
+from pathlib import Path
+from typing import Any, NoReturn
 
 import typer
 
 from gaudi_launch.cli.command_app import CommandApp
-from gaudi_launch.cli.console import say
-
-if TYPE_CHECKING:
-    from gaudi_launch.commands.setup.case import Installation
-    from gaudi_launch.core.base.mirrors import Mirrors
-    from gaudi_launch.core.engines.releases import Release
+from gaudi_launch.cli.console import emit_json, say
+from gaudi_launch.commands.setup.case import (
+    SetupResult,
+    install,
+    leftovers_of,
+    pin_notes,
+    roll_back,
+)
+from gaudi_launch.commands.setup.view import leftovers_json, show_leftovers, show_rollback
+from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.core.base.messages import text
+from gaudi_launch.core.base.mirrors import Mirrors, read
+from gaudi_launch.core.engines.docker_command import PROGRAMS
+from gaudi_launch.core.engines.install import environment
+from gaudi_launch.core.engines.install.environment import PLACES
+from gaudi_launch.core.engines.install.install_steps import SetupExtras
+from gaudi_launch.core.engines.install.installation import StepInstallation
+from gaudi_launch.core.engines.install.step_runner import mirrored
+from gaudi_launch.core.engines.registry import (
+    is_made_by_steps,
+    made_by_steps,
+    setup_image,
+    setup_name,
+    setup_names,
+)
+from gaudi_launch.core.engines.releases import Release, known, needed_release
 
 app = CommandApp()
-
-# no engine: the program in front of several
-_GATEWAY = "gateway"
 
 
 @app.command()
@@ -88,19 +110,6 @@ def setup(
 
     A new version is installed next to the one in force, tried, and then put in force at once.
     """
-    from gaudi_launch.core.base.errors import ExitCode, LaunchError
-    from gaudi_launch.core.base.mirrors import read
-    from gaudi_launch.core.engines.docker_command import PROGRAMS
-    from gaudi_launch.core.engines.install.environment import PLACES
-    from gaudi_launch.core.engines.install.install_steps import SetupExtras
-    from gaudi_launch.core.engines.registry import (
-        runs_anywhere,
-        setup_image,
-        setup_name,
-        setup_names,
-    )
-    from gaudi_launch.core.engines.releases import known
-
     given: dict[str, object] = {"--in": place, "--python": python}
     given |= {
         "--vision": vision,
@@ -122,26 +131,21 @@ def setup(
     )
     engine = setup_name(engine)
     extras = SetupExtras(mirrors, vision, scale_out, unpinned=unpinned)
-    if engine == _GATEWAY:
-        given |= {"--git-mirror": git_mirror, "--registry": registry, "--torch-index": torch_index}
-        _check_not_given(given, engine)
-        return _gateway(mirrors, dry_run, as_json)
-    if not runs_anywhere(engine):
+    if not is_made_by_steps(engine):
         _check_not_given({"--torch-index": torch_index, "--base-image": base_image}, engine)
         return _gaudi(engine, place, python, extras, dry_run, as_json)
+    made = made_by_steps(engine)
     given["--git-mirror"] = git_mirror
-    has_image = setup_image(engine) is not None
-    if has_image:
-        del given["--in"]
-    if has_image and place in PROGRAMS:
-        del given["--base-image"]
+    if setup_image(engine) is not None and place in PROGRAMS:
+        del given["--in"], given["--base-image"]
         _check_not_given(given, engine)
         base = _Base(str(place), base_image, mirrors, demo=not no_demo)
         return _embedded_image(engine, base, dry_run, as_json)
-    _check_not_given(given | {"--registry": registry}, engine)
+    given |= {"--registry": registry, "--torch-index": torch_index}
+    _check_not_given({flag: given[flag] for flag in given if flag not in made.takes}, engine)
     if place not in (None, *PLACES):
         _refuse_place(str(place))
-    return _embedded(engine, mirrors, dry_run, no_demo, as_json)
+    return _by_steps(made, engine, mirrors, demo=not no_demo, dry_run=dry_run, as_json=as_json)
 
 
 @dataclass(frozen=True)
@@ -155,17 +159,12 @@ class _Base:
 
 
 def _refuse_place(place: str) -> NoReturn:
-    from gaudi_launch.core.base.errors import ExitCode, LaunchError
-    from gaudi_launch.core.engines.install.environment import PLACES
-
     known = ", ".join(PLACES)
     raise LaunchError("setup.place", ExitCode.USAGE, found=place, known=known)
 
 
 def _check_not_given(given: dict[str, object], engine: str) -> None:
     """Raise LaunchError (USAGE) for an option that an engine does not take."""
-    from gaudi_launch.core.base.errors import ExitCode, LaunchError
-
     for flag, value in given.items():
         if value not in (None, False):
             raise LaunchError("setup.not_for", ExitCode.USAGE, flag=flag, engine=engine)
@@ -173,8 +172,6 @@ def _check_not_given(given: dict[str, object], engine: str) -> None:
 
 def _check_alone(given: dict[str, object]) -> None:
     """Raise LaunchError (USAGE) for an option that a rollback does not take."""
-    from gaudi_launch.core.base.errors import ExitCode, LaunchError
-
     for flag, value in given.items():
         if value not in (None, False):
             raise LaunchError("setup.not_with_rollback", ExitCode.USAGE, flag=flag)
@@ -182,9 +179,6 @@ def _check_alone(given: dict[str, object]) -> None:
 
 def _roll_back(engine: str | None, dry_run: bool, as_json: bool) -> None:
     """Return to the version before, or say which one that is."""
-    from gaudi_launch.commands.setup.case import roll_back
-    from gaudi_launch.commands.setup.view import show_rollback
-
     show_rollback(roll_back(engine, dry_run=dry_run), dry_run, as_json)
 
 
@@ -192,19 +186,6 @@ def _gaudi(
     engine: str, place: str | None, python: str | None, extras: Any, dry_run: bool, as_json: bool
 ) -> None:
     """Set up an engine for Gaudi: in a virtual environment or an image."""
-    import os
-    import shutil
-    import time
-
-    from gaudi_launch.cli.console import emit_json
-    from gaudi_launch.commands.setup.case import install, pin_notes
-    from gaudi_launch.commands.setup.view import leftovers_json
-    from gaudi_launch.core.base.errors import ExitCode, LaunchError
-    from gaudi_launch.core.base.messages import text
-    from gaudi_launch.core.engines.docker_command import PROGRAMS
-    from gaudi_launch.core.engines.install import environment
-    from gaudi_launch.core.engines.releases import needed_release
-
     release = needed_release(engine)
     place = place or _usual_place(release)
     if place not in environment.PLACES:
@@ -244,11 +225,8 @@ def _gaudi(
     return _show_done(done, engine, place, scale_out=extras.scale_out)
 
 
-def _show_done(done: Installation, engine: str, place: str, *, scale_out: bool) -> None:
+def _show_done(done: SetupResult, engine: str, place: str, *, scale_out: bool) -> None:
     """Print what was installed and where."""
-    from gaudi_launch.commands.setup.view import show_leftovers
-    from gaudi_launch.core.base.messages import text
-
     if not done.steps_run and done.replaced is None:
         typer.echo(text("setup.there"))
     if done.image is not None:
@@ -269,12 +247,6 @@ def _usual_place(release: Release) -> str:
 
 def _embedded_image(engine: str, base: _Base, dry_run: bool, as_json: bool) -> None:
     """Build the embedded engine's image, and the demo model's folder."""
-    import os
-    import time
-    from pathlib import Path
-
-    from gaudi_launch.cli.console import emit_json
-    from gaudi_launch.core.base.messages import text
     from gaudi_launch.core.engines.install.pip_settings import read_settings
     from gaudi_launch.core.engines.vllm_cpu import image as cpu_image
     from gaudi_launch.core.engines.vllm_cpu import inside_image
@@ -306,51 +278,33 @@ def _embedded_image(engine: str, base: _Base, dry_run: bool, as_json: bool) -> N
     return None
 
 
-def _embedded(engine: str, mirrors: Mirrors, dry_run: bool, no_demo: bool, as_json: bool) -> None:
-    """Set up the embedded engine and its demo model, and Ray Serve on request."""
-    import time
-
-    from gaudi_launch.cli.console import emit_json
-    from gaudi_launch.commands.setup.case import leftovers_of
-    from gaudi_launch.commands.setup.view import leftovers_json, show_leftovers
-    from gaudi_launch.core.base.messages import text
-    from gaudi_launch.core.engines.registry import is_ray
-    from gaudi_launch.core.engines.vllm_cpu import install as cpu_install
-    from gaudi_launch.extensions.ray import install as ray_install
-
+def _by_steps(
+    made: StepInstallation,
+    engine: str,
+    mirrors: Mirrors,
+    *,
+    demo: bool,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    """Set up the embedded engine and its demo model, Ray Serve or the gateway."""
     if dry_run:
-        steps: list[cpu_install.InstallStep] = []
-        if not cpu_install.engine_is_ready():
-            steps += cpu_install.engine_steps()
-        if not no_demo and not cpu_install.demo_is_ready():
-            steps += cpu_install.demo_steps()
-        if is_ray(engine) and not ray_install.is_ready():
-            steps += ray_install.steps()
+        steps = mirrored(made.missing(demo=demo), mirrors)
         if not steps and not as_json:
             typer.echo(text("setup.there"))
-        return _show(
-            [(step.id, step.argv) for step in cpu_install.mirrored(steps, mirrors)], {}, as_json
-        )
+        files = {path: content for step in steps for path, content in step.files.items()}
+        return _show([(step.id, step.argv) for step in steps], files, as_json)
     begin = time.monotonic()
-    place = ray_install if is_ray(engine) else cpu_install
-    before = place.versions().in_force()
-    place.setup(say, demo=not no_demo, mirrors=mirrors)
+    old = made.setup(say, demo=demo, mirrors=mirrors)
     seconds = time.monotonic() - begin
-    replaced = None
-    if before not in (None, place.versions().in_force()):
-        replaced = leftovers_of(engine, before)
-    python = str(place.python_path())
+    replaced = leftovers_of(made, old)
     if as_json:
-        demo = _demo_dir(not no_demo)
-        document = {
-            "schema": 1,
-            "engine": engine,
-            "python": python,
-            "demo": demo,
-            "seconds": round(seconds, 1),
-        }
+        document: dict[str, Any] = {"schema": 1, "engine": engine, **made.facts()}
+        if "--no-demo" in made.takes:
+            document["demo"] = _demo_dir(demo)
+        document["seconds"] = round(seconds, 1)
         return emit_json(document | leftovers_json(replaced))
-    typer.echo(text("serve.setup_done", python=python, seconds=round(seconds)))
+    typer.echo(made.done(round(seconds)).render())
     show_leftovers(replaced)
     return None
 
@@ -364,46 +318,6 @@ def _demo_dir(is_wanted: bool) -> str | None:
     return str(cpu_install.demo_dir())
 
 
-def _gateway(mirrors: Mirrors, dry_run: bool, as_json: bool) -> None:
-    """Set up the gateway's program."""
-    import time
-
-    from gaudi_launch.cli.console import emit_json
-    from gaudi_launch.commands.setup.case import leftovers_of
-    from gaudi_launch.commands.setup.view import leftovers_json, show_leftovers
-    from gaudi_launch.core.base.messages import text
-    from gaudi_launch.core.engines.vllm_cpu.install import mirrored
-    from gaudi_launch.extensions.stack.gateway import program
-
-    if dry_run:
-        folder = program.place()
-        steps = [] if program.is_newest() else mirrored(program.steps(folder), mirrors)
-        if not steps and not as_json:
-            typer.echo(text("setup.there"))
-        if steps:
-            files = {program.requirements_file(folder): program.requirements()}
-        else:
-            files = {}
-        return _show([(step.id, step.argv) for step in steps], files, as_json)
-    begin = time.monotonic()
-    replaced = leftovers_of(_GATEWAY, program.setup(say, mirrors=mirrors))
-    seconds = time.monotonic() - begin
-    found = str(program.needed())
-    if as_json:
-        document = {
-            "schema": 1,
-            "engine": _GATEWAY,
-            "program": found,
-            "seconds": round(seconds, 1),
-        }
-        return emit_json(document | leftovers_json(replaced))
-    typer.echo(
-        text("gateway.setup_done", program=found, version=program.HAPROXY, seconds=round(seconds))
-    )
-    show_leftovers(replaced)
-    return None
-
-
 def _show(
     steps: list[tuple[str, tuple[str, ...]]],
     files: dict[Any, str],
@@ -411,11 +325,6 @@ def _show(
     variables: Mapping[str, str] | None = None,
 ) -> None:
     """Show the commands and the variables that they get, without running them."""
-    import shlex
-
-    from gaudi_launch.cli.console import emit_json
-    from gaudi_launch.core.base.messages import text
-
     if as_json:
         document: dict[str, Any] = {
             "schema": 1,

@@ -81,7 +81,7 @@ def asked_engine(request: Request, model: Model, machine: str | None) -> AskedEn
         )
         engine = engine.innermost
     name = engine.identity.label
-    if registry.in_container(request.engine):
+    if registry.entry(request.engine).in_container:
         name = engine.identity.exact
     request = with_balanced_cards(for_engine(request, engine), host, model, engine)
     cards = request.cards or len(request.modules or ()) or engine.cards(request) or 1

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.engines import detect as detection
 from gaudi_launch.core.engines.detect import Installed
-from gaudi_launch.core.engines.facts.registry import installed_lists
 from gaudi_launch.core.engines.install.switch import names_in_force
 from gaudi_launch.core.engines.support import Version, versions
 from gaudi_launch.core.host.accelerators import product_of
@@ -25,6 +25,9 @@ from gaudi_launch.core.models.model import Model
 from gaudi_launch.core.planning.engine import Engine
 from gaudi_launch.core.planning.plan import Api
 from gaudi_launch.core.planning.request import Request
+
+if TYPE_CHECKING:
+    from gaudi_launch.core.engines.install.installation import Installation, StepInstallation
 
 _log = logging.getLogger(__name__)
 
@@ -38,31 +41,36 @@ SCRIPTED = "vllm-fork@1.21"
 WITH_INC_FP8 = "deepseek_r1"
 # tried in this order for a model that `DEFAULT` cannot load
 _OTHERS = ("vllm-fork@1.22", "vllm-fork@1.21")
-_EMBEDDED = "cpu"
-_RAY = "ray-serve"
-# its name in the setup command
-_RAY_SETUP = "ray"
 
 Create = Callable[[str, str | None, Mapping[str, str]], Engine]
+# the inner engine ("": any), what is installed, the interpreter
+Wrap = Callable[[str, Installed | None, str | None], Engine]
 
 
 @dataclass(frozen=True)
 class Entry:
     """One engine of the table, as far as it is known before its file is imported.
 
-    ``create`` takes its name, its interpreter and the facts of that. ``in_container``: it comes as
-    an image, and no interpreter of this machine has it. ``any_version``: ``NAME@VERSION`` is
-    accepted for versions without a line. ``anywhere``: it also runs without cards, in an
-    environment that `setup` makes on any machine. ``inside`` names the engine in whose environment
-    it runs ("": its own). ``machine`` is the simulated machine of a launch that names none.
+    ``create`` takes its name, its interpreter and the facts of that; ``wrap`` is that of an engine
+    around another one (``NAME:ENGINE``). ``in_container``: it comes as an image, and no interpreter
+    of this machine has it. ``any_version``: ``NAME@VERSION`` is accepted for versions without a
+    line. ``anywhere``: it also runs without cards. ``installation`` is its environment's name in
+    `INSTALLATIONS` ("": one of its own, for cards). ``demo`` serves the demo model in its place.
+    ``machine`` is the simulated machine of a launch that names none. ``built``: MODULE:MEMBER of
+    the image that `setup NAME --in docker` builds, for an engine without a profile;
+    ``image_versions``: that of the function that returns all versions of its images.
     """
 
     create: Create
+    wrap: Wrap | None = None
     in_container: bool = False
     any_version: bool = False
     anywhere: bool = False
-    inside: str = ""
+    installation: str = ""
+    demo: str = ""
     machine: str = ""
+    built: str = ""
+    image_versions: str = ""
 
 
 def _refuse(name: str, python: str | None, facts: Mapping[str, str]) -> Engine:
@@ -71,17 +79,31 @@ def _refuse(name: str, python: str | None, facts: Mapping[str, str]) -> Engine:
 
 # the line of every name without one
 _UNKNOWN = Entry(_refuse)
-_NO_PACKAGES = Installed(python="PATH", engine="")
+NO_PACKAGES = Installed(python="PATH", engine="")
 
 
-def _file(module: str) -> Create:
-    """Return the ``create`` of a file of this package, imported when it is called."""
+def _member(name: str) -> Any:
+    """Return what MODULE:MEMBER of this package names, imported now."""
+    module, _, member = name.partition(":")
+    return getattr(import_module(f"gaudi_launch.{module}"), member)
 
-    def create(name: str, python: str | None, facts: Mapping[str, str]) -> Engine:
-        made: Engine = import_module(f"gaudi_launch.{module}.engine").create(name, python, facts)
+
+def _file(module: str, function: str = "create") -> Callable[..., Engine]:
+    """Return a function of an engine's file, imported when it is called."""
+
+    def create(*args: object) -> Engine:
+        made: Engine = _member(f"{module}.engine:{function}")(*args)
         return made
 
     return create
+
+
+# what `setup` makes beside the environments of engines for cards
+INSTALLATIONS = {
+    "cpu": "core.engines.vllm_cpu.install:EMBEDDED",
+    "ray": "extensions.ray.install:RAY",
+    "gateway": "extensions.stack.gateway.program:GATEWAY",
+}
 
 
 ENGINES: dict[str, Entry] = {
@@ -89,14 +111,30 @@ ENGINES: dict[str, Entry] = {
     "vllm-fork@1.22": Entry(_file("core.engines.vllm_fork")),
     "deepseek_r1": Entry(_file("core.engines.vllm_fork")),
     "vllm-gaudi": Entry(_file("core.engines.vllm_gaudi"), any_version=True),
-    "tgi@3.3.5": Entry(_file("extensions.tgi"), in_container=True, any_version=True),
+    "tgi@3.3.5": Entry(
+        _file("extensions.tgi"),
+        in_container=True,
+        any_version=True,
+        image_versions="extensions.tgi.versions:image_versions",
+    ),
     "tgi@3.2.3": Entry(_file("extensions.tgi"), in_container=True),
-    "cpu": Entry(_file("core.engines.vllm_cpu"), anywhere=True),
+    "cpu": Entry(
+        _file("core.engines.vllm_cpu"),
+        anywhere=True,
+        installation="cpu",
+        built="core.engines.vllm_cpu.image:IMAGE",
+    ),
     "simulated": Entry(
-        _file("extensions.simulated"), anywhere=True, inside="cpu", machine="simulated:hls2"
+        _file("extensions.simulated"), anywhere=True, installation="cpu", machine="simulated:hls2"
     ),
     # ray-serve:ENGINE names the inner engine
-    "ray-serve": Entry(lambda name, python, facts: _around("", None, python), anywhere=True),
+    "ray-serve": Entry(
+        _refuse,
+        _file("extensions.ray", "around"),
+        anywhere=True,
+        installation="ray",
+        demo="ray-serve:cpu",
+    ),
 }
 ALIASES = {
     "vllm-fork@deepseek_r1": "deepseek_r1",
@@ -136,8 +174,8 @@ def releases_of(name: str) -> tuple[str, ...]:
 
     By their names for --engine; empty for an engine that does not take any version.
     """
-    entry = _entry(name)
-    if not entry.any_version or entry.in_container:
+    found = entry(name)
+    if not found.any_version or found.in_container:
         return ()
     family = name.partition("@")[0]
     known = [each for each in versions() if each.engine == family and each.version != "main"]
@@ -149,8 +187,8 @@ def takes_cards(name: str) -> bool:
 
     ``name`` may have any version.
     """
-    entry = _entry(name)
-    return entry is not _UNKNOWN and not entry.anywhere
+    found = entry(name)
+    return found is not _UNKNOWN and not found.anywhere
 
 
 def families(which: Callable[[Engine], bool]) -> tuple[str, ...]:
@@ -171,67 +209,38 @@ def labels(which: Callable[[Engine], bool]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(engine.identity.label for engine in engines if which(engine)))
 
 
-def _entry(name: str) -> Entry:
+def entry(name: str) -> Entry:
     """Return the line of this name, or of a name that takes any version.
 
-    Return `_UNKNOWN` for a name without one.
+    Return a line without an engine for a name without one.
     """
     name = ALIASES.get(name, name)
     family = name.partition("@")[0]
-    versioned = (entry for known, entry in ENGINES.items() if known.partition("@")[0] == family)
-    return ENGINES.get(name) or next((entry for entry in versioned if entry.any_version), _UNKNOWN)
+    versioned = (each for known, each in ENGINES.items() if known.partition("@")[0] == family)
+    return ENGINES.get(name) or next((each for each in versioned if each.any_version), _UNKNOWN)
 
 
 def image_versions() -> tuple[Version, ...]:
     """Return the versions of engines that come as images, the oldest first."""
-    from gaudi_launch.extensions.tgi.versions import image_versions
-
-    return image_versions()
-
-
-def in_container(name: str) -> bool:
-    """Return True if this engine runs in a container, so that no interpreter has it."""
-    return _entry(name).in_container
-
-
-def on_cpu(name: str) -> bool:
-    """Return True for the embedded engine, which runs on the CPU."""
-    return ALIASES.get(name, name) == _EMBEDDED
-
-
-def in_embedded(name: str) -> bool:
-    """Return True for an engine in the embedded engine's environment, or that engine."""
-    return _environment(name) == _EMBEDDED
-
-
-def _environment(name: str) -> str:
-    """Return the name of the engine in whose environment this one is."""
-    return _entry(name).inside or ALIASES.get(name, name)
-
-
-def simulated_machine(name: str) -> str:
-    """Return the machine whose cards an engine simulates where none is named.
-
-    "" for an engine that simulates none.
-    """
-    return _entry(name).machine
+    functions = (_member(each.image_versions) for each in ENGINES.values() if each.image_versions)
+    return tuple(version for function in functions for version in function())
 
 
 def is_ray(name: str) -> bool:
-    """Return True for Ray Serve, whatever its inner engine."""
-    return name.partition(":")[0] == _RAY
+    """Return True for an engine around another one, whichever that is."""
+    return entry(name.partition(":")[0]).wrap is not None
 
 
 def demo_engine(name: str) -> str:
     """Return the engine that serves the demo model where the user named this one."""
-    return {"auto": _EMBEDDED, _RAY: f"{_RAY}:{_EMBEDDED}"}.get(name, name)
+    return "cpu" if name == "auto" else entry(name).demo or name
 
 
 def setup_name(word: str) -> str:
     """Return the engine that this value of ``setup`` means."""
-    if word == _RAY_SETUP:
-        return _RAY
-    return _environment(word)
+    wanted = entry(word).installation or word
+    made = (name for name, each in ENGINES.items() if each.installation == wanted)
+    return next(made, ALIASES.get(word, word))
 
 
 def setup_image(name: str) -> str | None:
@@ -239,21 +248,32 @@ def setup_image(name: str) -> str | None:
 
     Return None for an engine with a profile, which names its images.
     """
-    if not on_cpu(name):
-        return None
-    from gaudi_launch.core.engines.vllm_cpu.image import IMAGE
-
-    return IMAGE
-
-
-def runs_anywhere(name: str) -> bool:
-    """Return True for an engine that also runs without cards."""
-    return _entry(name).anywhere
+    built = entry(name).built
+    return str(_member(built)) if built else None
 
 
 def setup_names() -> tuple[str, ...]:
     """Return the values of ``setup`` for engines without cards."""
-    return (_EMBEDDED, _RAY_SETUP)
+    return tuple(dict.fromkeys(each.installation for each in ENGINES.values() if each.installation))
+
+
+def is_made_by_steps(name: str) -> bool:
+    """Return True for an entry of `INSTALLATIONS`, and for an engine that has one."""
+    return (entry(name).installation or name) in INSTALLATIONS
+
+
+def made_by_steps(name: str) -> StepInstallation:
+    """Return an entry of `INSTALLATIONS`, or that of an engine, imported now."""
+    made: StepInstallation = _member(INSTALLATIONS[entry(name).installation or name])
+    return made
+
+
+def installation(name: str) -> Installation:
+    """Return the installation of this name, or the environment of this engine."""
+    # it reads the profiles of engines, which most commands do not need
+    from gaudi_launch.core.engines.install.environment import EngineEnvironment
+
+    return made_by_steps(name) if is_made_by_steps(name) else EngineEnvironment(name)
 
 
 def api_of(exact: str) -> Api:
@@ -270,20 +290,10 @@ def api_of(exact: str) -> Api:
 
 def interpreter_of(name: str, installed: Installed | None) -> str | None:
     """Return the interpreter that has this engine: the given one, else that of setup."""
-    from gaudi_launch.core.engines.vllm_cpu import install as cpu_install
-    from gaudi_launch.extensions.ray import install as ray_install
-
     if installed is not None and has(installed, name):
         return installed.python
-    if in_embedded(name) and cpu_install.engine_is_ready():
-        return str(cpu_install.python_path())
-    if is_ray(name) and ray_install.is_ready():
-        return str(ray_install.python_path())
-    # it needs the embedded engine's installation
-    from gaudi_launch.core.engines.install.environment import linked_python
-
-    made = linked_python(_environment(name))
-    return str(made) if made.exists() else None
+    made = installation(name)
+    return str(made.python()) if made.is_ready() else None
 
 
 def has(installed: Installed | None, name: str) -> bool:
@@ -293,7 +303,7 @@ def has(installed: Installed | None, name: str) -> bool:
     if name == "auto":
         return bool(installed.engine)
     outer, _, inner = name.partition(":")
-    if outer != _RAY:
+    if not is_ray(outer):
         return _is_installed(installed, name)
     return "ray" in installed.packages and (not inner or has(installed, inner))
 
@@ -318,21 +328,21 @@ def detect_engine(
 
 def _made_by_setup(first: Callable[[], str]) -> list[str]:
     """Return the interpreters in force of `setup`, in the order of `detect_engine`."""
-    names = sorted({*names_in_force()} - {*setup_names()})
+    names = sorted({*names_in_force()} - INSTALLATIONS.keys())
     if not names:
         return []
-    # it needs the embedded engine's installation
-    from gaudi_launch.core.engines.install.environment import linked_python, name_of
+    # it reads the profiles of engines, which most commands do not need
+    from gaudi_launch.core.engines.install.environment import name_of
 
     if len(names) > 1:
         wanted = (name_of(first()), DEFAULT)
         names.sort(key=lambda name: (*wanted, name).index(name))
-    return [str(python) for python in map(linked_python, names) if python.exists()]
+    return [str(each.python()) for each in map(installation, names) if each.is_ready()]
 
 
 def _is_installed(installed: Installed, name: str) -> bool:
     """Return True for an interpreter's engine, by name or with its exact version."""
-    wanted = _environment(name)
+    wanted = entry(name).installation or ALIASES.get(name, name)
     # 0.26 names 0.26.0
     return wanted == installed.engine or f"{_exact(installed)}.".startswith(f"{wanted}.")
 
@@ -416,9 +426,10 @@ def find(name: str, installed: Installed | None = None, python: str | None = Non
             name = installed.engine
     name = ALIASES.get(name, name)
     outer, _, inner = name.partition(":")
-    if outer == _RAY:
-        return _around(inner, installed, python)
-    create = _entry(name).create
+    wrap = entry(outer).wrap
+    if wrap is not None:
+        return wrap(inner, installed, python)
+    create = entry(name).create
     if installed is None or not _is_installed(installed, name):
         # facts of an interpreter that has another engine say nothing about this one
         return create(name, python, {})
@@ -428,55 +439,6 @@ def find(name: str, installed: Installed | None = None, python: str | None = Non
 def unknown(name: str) -> LaunchError:
     """Return the error (USAGE) of a name that no engine has."""
     return LaunchError("engines.unknown", ExitCode.USAGE, found=name, known=", ".join(names()))
-
-
-def _around(inner: str, installed: Installed | None, python: str | None) -> Engine:
-    """Return Ray Serve around the engine ``inner``.
-
-    "": the installed one, else plain generation, else the default.
-    """
-    from gaudi_launch.extensions.ray.engine import NAME, RayServe
-    from gaudi_launch.extensions.ray.transformers import NAME as PLAIN
-    from gaudi_launch.extensions.ray.transformers import HuggingFace
-
-    known = installed or _NO_PACKAGES
-    packages, where = known.packages, python
-    facts = _versions_of(packages, "ray")
-    if facts:
-        where = python or known.python
-    plain = HuggingFace(where, _versions_of(packages, PLAIN))
-    if packages:
-        release, optimum = packages.get("habana-torch-plugin", ""), packages.get("optimum-habana")
-        plain = replace(plain, optimum=optimum or "", release=release, on_cards=bool(release))
-    if inner == PLAIN:
-        return RayServe(plain, where, facts)
-    _check_inner(inner, NAME, PLAIN)
-    if inner or not {"ray", PLAIN} <= packages.keys():
-        return RayServe(find(inner or "auto", installed, where), where, facts)
-    if not known.engine:
-        return RayServe(plain, where, facts)
-    found = RayServe(find("auto", installed, where), where, facts)
-    lists = installed_lists(known.facts, "")
-    return replace(found, spare=plain, knows=None if lists is None else lists.classes)
-
-
-def _versions_of(packages: Mapping[str, str], name: str) -> dict[str, str]:
-    """Return a package with its version; empty where it is not installed."""
-    return {each: version for each, version in packages.items() if each == name}
-
-
-def _check_inner(inner: str, ray: str, plain: str) -> None:
-    """Refuse what Ray Serve cannot have inside it. Raises LaunchError (USAGE)."""
-    fitting = [
-        name
-        for name in ENGINES
-        if name != ray and not in_container(name) and not simulated_machine(name)
-    ]
-    known = ", ".join(f"{ray}:{name}" for name in (*fitting, plain))
-    if in_container(inner):
-        raise LaunchError("ray.container", ExitCode.USAGE, engine=inner, known=known)
-    if simulated_machine(inner) or inner.partition(":")[0] == ray:
-        raise LaunchError("engines.unknown", ExitCode.USAGE, found=f"{ray}:{inner}", known=known)
 
 
 def check_engine(engine: Engine, installed: Installed | None) -> None:
@@ -491,7 +453,7 @@ def check_engine(engine: Engine, installed: Installed | None) -> None:
     if not engine.needs_interpreter:
         return
     wanted = engine.environment
-    known = installed or _NO_PACKAGES
+    known = installed or NO_PACKAGES
     found = known.engine
     version = known.facts.get("plugin", engine.identity.version)
     if found == wanted and version != engine.identity.version:
@@ -513,7 +475,7 @@ def check_engine(engine: Engine, installed: Installed | None) -> None:
 
 def _check_around(inner: Engine, installed: Installed | None) -> None:
     """Check Ray Serve and the engine inside it. Raises LaunchError (MACHINE)."""
-    known = installed or _NO_PACKAGES
+    known = installed or NO_PACKAGES
     if "ray" not in known.packages:
         raise LaunchError("ray.missing", ExitCode.MACHINE, python=known.python)
     if inner.identity.name != "transformers":

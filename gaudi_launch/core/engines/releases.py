@@ -130,9 +130,9 @@ def needed_release(engine: str) -> Release:
     found = release_of(engine) or _of_version(name, version) or _of_image(engine)
     if found is None:
         check_installable(f"{name}-{version}")
-        from gaudi_launch.core.engines.registry import setup_names
+        from gaudi_launch.core.engines.registry import INSTALLATIONS
 
-        all_known = ", ".join((*setup_names(), "gateway", *known(), *_versions_known(name)))
+        all_known = ", ".join((*INSTALLATIONS, *known(), *_versions_known(name)))
         raise LaunchError("serve.setup_unknown", ExitCode.USAGE, found=engine, known=all_known)
     return found
 

@@ -21,12 +21,12 @@ def serve_command(options: LaunchOptions) -> tuple[str, ...]:
     'gaudi-launch serve m --machine simulated:hls2 --engine simulated'
     """
     from gaudi_launch.core.base.redact import redact_arguments
-    from gaudi_launch.core.engines.registry import simulated_machine
+    from gaudi_launch.core.engines.registry import entry
     from gaudi_launch.core.launch.saved_plan import own_part
 
     options = own_part(options)
     left_out = {"model"}
-    if not simulated_machine(options.engine or ""):
+    if not entry(options.engine or "").machine:
         left_out.add("machine")
     words = ["gaudi-launch", "serve"]
     if options.model:

@@ -16,6 +16,7 @@ from gaudi_launch.core.base.messages import message
 from gaudi_launch.core.base.optional import mapped
 from gaudi_launch.core.base.paths import cache_dir, machine_root, state_dir
 from gaudi_launch.core.base.steps import step
+from gaudi_launch.core.engines import registry
 from gaudi_launch.core.host.hardware import Host
 from gaudi_launch.core.launch.options import LaunchOptions, to_request
 from gaudi_launch.core.launch.saved_plan import ComparedPlan, merged
@@ -69,9 +70,8 @@ class Prepared:
     def check_engine(self) -> None:
         """Raise LaunchError where the interpreter of this machine lacks the engine."""
         from gaudi_launch.core.engines.detect import detect
-        from gaudi_launch.core.engines.registry import check_engine
 
-        check_engine(self.engine, self.installed or detect(self.request.python))
+        registry.check_engine(self.engine, self.installed or detect(self.request.python))
 
     def plan(self, placement: Placement | None = None) -> Plan:
         """Return the plan.
@@ -80,7 +80,6 @@ class Prepared:
         """
         from gaudi_launch.core.buckets.warmup_time import FILE_NAME, read_measured
         from gaudi_launch.core.engines.introspect import InstalledBuckets
-        from gaudi_launch.core.engines.registry import is_decided
         from gaudi_launch.core.planning.planner import make_plan
 
         measured = read_measured(state_dir() / FILE_NAME)
@@ -94,7 +93,7 @@ class Prepared:
             )
         differs = () if asked is None or asked.difference is None else (asked.difference,)
         made = replace(made, warnings=(*self._name_notes(), *made.warnings, *differs))
-        if not is_decided(self.request.engine, self.installed):
+        if not registry.is_decided(self.request.engine, self.installed):
             python = self.installed.python if self.installed else "PATH"
             assumed = message("plan.no_engine", python=python, engine=made.engine.exact)
             made = replace(made, warnings=(assumed, *made.warnings))
@@ -345,10 +344,6 @@ def _todo(made: Plan, prepared: Prepared) -> Iterator[Todo]:
 def _engine_todo(prepared: Prepared) -> Iterator[Todo]:
     """Yield the installations of a missing engine and of Ray around it."""
     from gaudi_launch.core.engines.detect import detect
-    from gaudi_launch.core.engines.install.environment import linked_python
-    from gaudi_launch.core.engines.registry import check_engine, has
-    from gaudi_launch.extensions.ray.install import RAY
-    from gaudi_launch.extensions.ray.transformers import NAME as PLAIN
 
     engine, installed = prepared.engine, prepared.installed or detect(prepared.request.python)
     inside = engine.innermost
@@ -356,25 +351,25 @@ def _engine_todo(prepared: Prepared) -> Iterator[Todo]:
     if prepared.request.engine.rpartition(":")[2].startswith(f"{name}@"):
         # this release of it
         name = inside.identity.exact
-    python = str(linked_python(name))
-    if installed is not None and (inside.identity.name == PLAIN or has(installed, name)):
+    python = str(registry.installation(name).python())
+    if installed is not None and (inside.packages or registry.has(installed, name)):
         python = installed.python
-    with_ray: tuple[str, ...] = (python, "-m", "pip", "install", f"ray[serve]=={RAY}")
+    with_pip = (python, "-m", "pip", "install", *engine.packages)
     wanted: list[tuple[Engine, tuple[str, ...]]]
     wanted = [(inside, ("gaudi-launch", "setup", name))]
     if engine.inner is not None and not engine.needs_cards:
         # the environment for trials has the embedded engine, too
         wanted = [(engine, ("gaudi-launch", "setup", "ray"))]
-    elif inside.identity.name == PLAIN:
-        wanted = [(engine, (*with_ray, PLAIN))]
+    elif inside.packages:
+        wanted = [(engine, with_pip)]
     elif engine.inner is not None:
-        wanted.append((engine, with_ray))
+        wanted.append((engine, with_pip))
     # serve installs the demo model's engine
     is_demo = prepared.request.model == "demo"
     found: dict[str, Todo] = {}
     for each, command in wanted:
         try:
-            check_engine(each, installed)
+            registry.check_engine(each, installed)
         except LaunchError as error:
             todo = Todo(error.text, command, is_demo, _ENGINE_CHECK, ExitCode.MACHINE)
             found.setdefault(error.id, todo)
@@ -426,7 +421,6 @@ def prepare(
     interpreter of this machine is queried for it. ``secret_file``: a secret option that the engine
     reads from no variable goes into a file.
     """
-    from gaudi_launch.core.engines import registry
     from gaudi_launch.core.engines.detect import is_elsewhere
     from gaudi_launch.core.host.accelerators import product_of
     from gaudi_launch.core.launch.machine import load
@@ -438,7 +432,7 @@ def prepare(
     options = merged(options)
     compared = ComparedPlan.of(options)
     request = to_request(options)
-    simulated = registry.simulated_machine(request.engine)
+    simulated = registry.entry(request.engine).machine
     options = replace(options, machine=options.machine or simulated or None)
     here = options.machine is None
     request = _with_safe_secrets(request, into_file=secret_file)
@@ -495,11 +489,10 @@ def _with_safe_secrets(request: Request, *, into_file: bool) -> Request:
 
     Raises LaunchError (USAGE) where that is impossible.
     """
-    from gaudi_launch.core.engines.registry import in_container
     from gaudi_launch.core.planning.engine_args import engine_args
     from gaudi_launch.core.planning.secret_args import refuse_secret_args, with_secret_moved
 
-    if not in_container(request.engine):
+    if not registry.entry(request.engine).in_container:
         return with_secret_moved(request, into_file=into_file)
     # also with --force: other users of the machine can read the container's command line
     refuse_secret_args(engine_args(user=request.extra))
@@ -512,10 +505,9 @@ def for_engine(request: Request, engine: Engine) -> Request:
     The file's text is read for an engine that stops at a line that it cannot read. Raises
     LaunchError (USAGE) where there is no such file.
     """
-    from gaudi_launch.core.engines.registry import in_container
     from gaudi_launch.core.planning.passthrough import with_own_words
 
-    if request.tuning == "auto" and not in_container(request.engine):
+    if request.tuning == "auto" and not registry.entry(request.engine).in_container:
         request = with_own_words(request, engine.identity, engine.lacks)
     if not engine.needs_cards and request.python is None:
         request = replace(request, python=engine.identity.python)
@@ -600,7 +592,6 @@ def planned_engine(
     Every command that plans, sizes or estimates takes this one. ``look``: an interpreter may
     have it. Raises LaunchError.
     """
-    from gaudi_launch.core.engines import registry
 
     def suited(found: Installed | None = None) -> str:
         return registry.name_for(request, found, model, product)
@@ -617,24 +608,15 @@ def installed_for(request: Request, first: Callable[[], str], *, here: bool) -> 
     Of several that `setup` made it is that of ``first``.
     Return None for an engine in an image, or that of another machine (not ``here``).
     """
-    from gaudi_launch.core.engines import registry
-    from gaudi_launch.core.engines.detect import detect
 
     name = request.engine
-    if registry.in_container(name):
+    if registry.entry(name).in_container:
         return None
-    if request.python is None and registry.in_embedded(name):
-        # it reads wheels and their metadata with slow libraries
-        from gaudi_launch.core.engines.vllm_cpu import install as cpu_install
-
-        if not cpu_install.engine_is_ready():
-            return None
-        return detect(str(cpu_install.python_path()))
     # the embedded engine with Ray does not apply to another machine
-    if request.python is None and registry.is_ray(name) and here:
-        from gaudi_launch.extensions.ray import install as ray_install
-
-        return ray_install.installed(name)
+    elsewhere = registry.is_ray(name) and not here
+    outer = name.partition(":")[0]
+    if request.python is None and registry.is_made_by_steps(outer) and not elsewhere:
+        return registry.made_by_steps(outer).detected(name)
     if here or request.python is not None or name == "auto":
         return registry.detect_engine(request.python, name, first)
     return None
@@ -642,20 +624,24 @@ def installed_for(request: Request, first: Callable[[], str], *, here: bool) -> 
 
 def set_up_demo(options: LaunchOptions, reporter: Reporter) -> None:
     """Install the demo model and its engine. Raises LaunchError."""
-    from gaudi_launch.core.engines import registry
-    from gaudi_launch.core.engines.vllm_cpu import install as cpu_install
-    from gaudi_launch.extensions.ray import install as ray_install
+    from gaudi_launch.core.engines.vllm_cpu.install import (
+        EMBEDDED,
+        check_shared_memory,
+        demo_is_ready,
+    )
 
-    cpu_install.check_shared_memory()
-    if registry.is_ray(options.engine or "auto") and not ray_install.is_ready():
-        ray_install.setup(reporter.say)
-    if not (cpu_install.engine_is_ready() and cpu_install.demo_is_ready()):
-        cpu_install.setup(reporter.say)
+    check_shared_memory()
+    outer = (options.engine or "auto").partition(":")[0]
+    if registry.is_ray(outer):
+        around = registry.made_by_steps(outer)
+        if not around.is_ready():
+            around.setup(reporter.say)
+    if not (EMBEDDED.is_ready() and demo_is_ready()):
+        EMBEDDED.setup(reporter.say)
 
 
 def _demo(request: Request, *, in_image: bool) -> Request:
     """Return the request with the demo model's folder, if any, and its engine."""
-    from gaudi_launch.core.engines import registry
     from gaudi_launch.core.engines.vllm_cpu import install as cpu_install
 
     if in_image and not cpu_install.demo_is_ready():

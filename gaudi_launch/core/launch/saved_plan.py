@@ -21,7 +21,7 @@ from gaudi_launch.core.base.fields import option_of
 from gaudi_launch.core.base.messages import Message, message
 from gaudi_launch.core.base.profiles_check import first_problem
 from gaudi_launch.core.base.reader import as_typed, checked_tree, read_text
-from gaudi_launch.core.engines.registry import simulated_machine
+from gaudi_launch.core.engines.registry import entry
 from gaudi_launch.core.host.accelerators import product_of
 from gaudi_launch.core.host.machine import SIMULATED
 from gaudi_launch.core.launch.machine import load
@@ -310,7 +310,7 @@ def on_this_machine(options: LaunchOptions) -> LaunchOptions:
     cards than the file's.
     """
     made_for = options.machine
-    if not made_for or simulated_machine(options.engine or "") or own_part(options).machine:
+    if not made_for or entry(options.engine or "").machine or own_part(options).machine:
         return options
     wanted, found = (product_of(load(each)) for each in (made_for, None))
     if wanted != found:

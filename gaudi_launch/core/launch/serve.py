@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.messages import text
 from gaudi_launch.core.base.paths import machine_root
-from gaudi_launch.core.engines.registry import on_cpu, setup_image, simulated_machine
+from gaudi_launch.core.engines.registry import setup_image
 from gaudi_launch.core.launch.options import LaunchOptions
 from gaudi_launch.core.launch.prepare import checked, prepare, set_up_demo
 from gaudi_launch.core.planning.exported import SECRETS
@@ -141,6 +141,7 @@ def _make_ready(plan: Plan, reporter: Reporter) -> None:
 def _check_place(options: LaunchOptions, how: ServeMode) -> None:
     """Raise LaunchError (USAGE) for incompatible --in, --image and other options."""
     from gaudi_launch.core.engines.docker_command import PROGRAMS
+    from gaudi_launch.core.engines.registry import entry
 
     if how.place not in (None, *PROGRAMS):
         known = ", ".join(PROGRAMS)
@@ -153,9 +154,9 @@ def _check_place(options: LaunchOptions, how: ServeMode) -> None:
         return
     is_demo = options.model == "demo"
     engine = options.engine or "auto"
-    if simulated_machine(engine):
+    if entry(engine).machine:
         raise LaunchError("simulated.here_only", ExitCode.USAGE)
-    if is_demo and engine != "auto" and not on_cpu(engine):
+    if is_demo and engine != "auto" and not entry(engine).built:
         raise LaunchError("render.demo_inside", ExitCode.USAGE)
 
 

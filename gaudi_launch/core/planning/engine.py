@@ -215,6 +215,11 @@ class Engine(ABC):
         """Return the label of the engine whose environment it runs in: its own, for most."""
         return self.identity.label
 
+    @property
+    def packages(self) -> tuple[str, ...]:
+        """Return what pip installs of it in any interpreter, beside another engine."""
+        return ()
+
     def caches_prefixes(self, request: Request, model: Model) -> bool:
         """Return True if this request runs with prefix caching of this model."""
         return False

@@ -196,7 +196,7 @@ def _judged(one: Seen, source: str | None, request: Request, number: int, hosts:
     from gaudi_launch.core.doctor.findings import Wants
     from gaudi_launch.core.doctor.runner import quick
     from gaudi_launch.core.engines.detect import engine_facts
-    from gaudi_launch.core.engines.registry import on_cpu
+    from gaudi_launch.core.engines.registry import entry
     from gaudi_launch.core.host.host_config import load_config
     from gaudi_launch.core.host.machine import SIMULATED, load, load_document
     from gaudi_launch.core.hosts.parts import with_own_address
@@ -205,7 +205,7 @@ def _judged(one: Seen, source: str | None, request: Request, number: int, hosts:
         return one
     host, config = load(source), load_config(source)
     engine = mapped(engine_facts, one.installed)
-    needs_cards = not on_cpu(request.engine)
+    needs_cards = not entry(request.engine).built
     wants = Wants(cards=request.cards, nodes=hosts, gaudi=needs_cards)
     # a snapshot of a simulated machine is one too
     if source.startswith(SIMULATED):

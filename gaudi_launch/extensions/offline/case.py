@@ -211,12 +211,13 @@ def _install_engine(manifest: Manifest, folder: Path, python: str, reporter: Rep
     from gaudi_launch.commands.setup import case as setup
     from gaudi_launch.core.engines.install import environment
     from gaudi_launch.core.engines.install.install_steps import SetupExtras
-    from gaudi_launch.core.engines.vllm_cpu import install as cpu_install
+    from gaudi_launch.core.engines.releases import needed_release
+    from gaudi_launch.core.engines.vllm_cpu.install import EMBEDDED
 
     mirrors = Mirrors(wheels=str(folder / "wheels"))
     if manifest.engine.kind == "anywhere":
-        cpu_install.setup(reporter.say, demo=manifest.model.demo, mirrors=mirrors)
-        return str(cpu_install.python_path())
+        EMBEDDED.setup(reporter.say, demo=manifest.model.demo, mirrors=mirrors)
+        return str(EMBEDDED.python())
     release = needed_release(manifest.engine.name)
     # git refuses the repositories of another user
     git = shutil.copytree(folder / "git", _copies() / "git")

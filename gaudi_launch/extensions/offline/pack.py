@@ -19,17 +19,16 @@ from gaudi_launch.commands.cache.case import root_of
 from gaudi_launch.core.base import interrupt
 from gaudi_launch.core.base.errors import ExitCode, LaunchError, file_error
 from gaudi_launch.core.base.messages import text
-from gaudi_launch.core.base.mirrors import read
 from gaudi_launch.core.base.optional import mapped
 from gaudi_launch.core.base.reader import read_json
-from gaudi_launch.core.engines.vllm_cpu.install import InstallStep, base_python, mirrored, run_steps
+from gaudi_launch.core.engines.vllm_cpu.install import base_python
 from gaudi_launch.core.models.config import looks_like_hub_id, name_of
 from gaudi_launch.core.models.folder_lock import NAME as LOCK
 from gaudi_launch.core.models.folder_lock import hold
 from gaudi_launch.core.models.fp8 import measurements
 from gaudi_launch.core.models.hub.file_choice import PARTS, RECORD, read_record
 from gaudi_launch.core.recipes import cache_root, ship
-from gaudi_launch.extensions.offline import launcher_wheel, pack_archive, pack_manifest
+from gaudi_launch.extensions.offline import pack_archive, pack_manifest
 from gaudi_launch.extensions.offline.pack_manifest import (
     Manifest,
     PackEngine,
@@ -39,9 +38,6 @@ from gaudi_launch.extensions.offline.pack_manifest import (
 )
 from gaudi_launch.extensions.offline.pack_steps import (
     CollectOrder,
-    collected,
-    embedded_steps,
-    gaudi_steps,
 )
 
 if TYPE_CHECKING:
@@ -161,7 +157,7 @@ def _checked(options: PackOptions) -> _Order:
 
 
 def _engine(options: PackOptions) -> tuple[PackEngine, Release | None]:
-    from gaudi_launch.core.engines.registry import is_ray, runs_anywhere, setup_name, setup_names
+    from gaudi_launch.core.engines.registry import entry, is_ray, setup_name, setup_names
     from gaudi_launch.core.engines.releases import constraints_of, known, needed_release
     from gaudi_launch.core.engines.vllm_cpu import install as cpu_install
 
@@ -170,7 +166,7 @@ def _engine(options: PackOptions) -> tuple[PackEngine, Release | None]:
         without_cards = (each for each in setup_names() if not is_ray(setup_name(each)))
         names = ", ".join((*without_cards, *known()))
         raise LaunchError("offline.engine", ExitCode.USAGE, found=options.engine, known=names)
-    if runs_anywhere(name):
+    if entry(name).anywhere:
         if options.image:
             raise LaunchError(
                 "setup.not_for", ExitCode.USAGE, flag="--image", engine=options.engine
@@ -364,6 +360,10 @@ def _collect_order(order: _Order) -> CollectOrder:
 
 
 def _collect_engine(order: _Order, reporter: Reporter) -> None:
+    from gaudi_launch.core.base.mirrors import read
+    from gaudi_launch.core.engines.install.step_runner import mirrored, run_steps
+    from gaudi_launch.extensions.offline.pack_steps import embedded_steps, gaudi_steps
+
     wanted, mirrors = _collect_order(order), read()
     wanted.wheels.mkdir(exist_ok=True)
     if order.release is None:
@@ -374,6 +374,11 @@ def _collect_engine(order: _Order, reporter: Reporter) -> None:
 
 
 def _collect_launcher(order: _Order, reporter: Reporter) -> None:
+    from gaudi_launch.core.base.mirrors import read
+    from gaudi_launch.core.engines.install.step_runner import InstallStep, mirrored, run_steps
+    from gaudi_launch.extensions.offline import launcher_wheel
+    from gaudi_launch.extensions.offline.pack_steps import collected
+
     wanted, mirrors = _collect_order(order), read()
     folder = order.stage / "launcher"
     folder.mkdir(exist_ok=True)

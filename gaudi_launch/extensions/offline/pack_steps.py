@@ -13,9 +13,9 @@ from pathlib import Path
 
 from gaudi_launch.core.base import interrupt
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.core.engines.install.step_runner import TORCH_WANTED, InstallStep, child_variables
 from gaudi_launch.core.engines.releases import Code, Release, constraints_of
 from gaudi_launch.core.engines.vllm_cpu import install as cpu_install
-from gaudi_launch.core.engines.vllm_cpu.install import InstallStep
 from gaudi_launch.extensions.offline.build_needs import build_requirements, repositories
 
 # docs: PEP 600, "manylinux_X_Y": a wheel for glibc X.Y runs with every newer one
@@ -103,7 +103,7 @@ def embedded_steps(order: CollectOrder, *, demo: bool) -> list[InstallStep]:
                 order,
                 order.wheels,
                 (
-                    *(f"torch=={cpu_install.TORCH}", "--requirement", str(needs)),
+                    *(TORCH_WANTED, "--requirement", str(needs)),
                     *cpu_install.EXTRA_PACKAGES,
                 ),
             ),
@@ -205,7 +205,7 @@ def _fetch_other(folder: Path, repository: str) -> None:
 
 def _git(bare: Path, *words: str) -> str:
     """Return the output of git in a repository. Raises OSError."""
-    variables = cpu_install.child_variables()
+    variables = child_variables()
     done = interrupt.run(["git", "-C", str(bare), *words], env=variables)
     if done.returncode:
         raise OSError(done.stderr.strip() or f"git {words[0]}: {done.returncode}")

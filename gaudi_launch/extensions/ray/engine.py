@@ -21,6 +21,9 @@ from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.messages import Message, message
 from gaudi_launch.core.base.reader import parse_json
 from gaudi_launch.core.buckets.bucket_list import Buckets
+from gaudi_launch.core.engines.detect import Installed
+from gaudi_launch.core.engines.facts.registry import installed_lists
+from gaudi_launch.core.engines.registry import ENGINES, NO_PACKAGES, entry, find
 from gaudi_launch.core.host.cpus import format_cpus
 from gaudi_launch.core.host.hardware import Host
 from gaudi_launch.core.models.model import Model
@@ -41,12 +44,14 @@ from gaudi_launch.core.planning.request import Request
 from gaudi_launch.core.predict.limits import CoverageQuestion
 from gaudi_launch.extensions.ray import config
 from gaudi_launch.extensions.ray.transformers import NAME as PLAIN
+from gaudi_launch.extensions.ray.transformers import HuggingFace
 
 _log = logging.getLogger(__name__)
 
 NAME = "ray-serve"
 # the release that this was run with; written into plans where none is installed
 VERSION = "2.60.0"
+SERVE = f"ray[serve]=={VERSION}"
 IN_RAY = Path(__file__).with_name("runtime")
 HEAD = IN_RAY / "gaudi_ray_head.py"
 VISIBLE = "HABANA_VISIBLE_MODULES"
@@ -87,6 +92,10 @@ class RayServe(Engine):
         return EngineIdentity(
             NAME, self.facts.get("ray", VERSION), self.python, facts, options=inside.options
         )
+
+    @property
+    def packages(self) -> tuple[str, ...]:
+        return (SERVE, *self.inner.packages)
 
     @property
     def needs_cards(self) -> bool:
@@ -371,3 +380,48 @@ def _sets(request: Request, placement: Placement, host: Host) -> list[Placement]
             )
         )
     return found
+
+
+def around(inner: str, installed: Installed | None, python: str | None) -> RayServe:
+    """Return Ray Serve around the engine ``inner``.
+
+    "": the installed one, else plain generation, else the default.
+    """
+    known = installed or NO_PACKAGES
+    packages, where = known.packages, python
+    facts = _versions_of(packages, "ray")
+    if facts:
+        where = python or known.python
+    plain = HuggingFace(where, _versions_of(packages, PLAIN))
+    if packages:
+        release, optimum = packages.get("habana-torch-plugin", ""), packages.get("optimum-habana")
+        plain = replace(plain, optimum=optimum or "", release=release, on_cards=bool(release))
+    if inner == PLAIN:
+        return RayServe(plain, where, facts)
+    _check_inner(inner)
+    if inner or not {"ray", PLAIN} <= packages.keys():
+        return RayServe(find(inner or "auto", installed, where), where, facts)
+    if not known.engine:
+        return RayServe(plain, where, facts)
+    found = RayServe(find("auto", installed, where), where, facts)
+    lists = installed_lists(known.facts, "")
+    return replace(found, spare=plain, knows=None if lists is None else lists.classes)
+
+
+def _versions_of(packages: Mapping[str, str], name: str) -> dict[str, str]:
+    """Return a package with its version; empty where it is not installed."""
+    return {each: version for each, version in packages.items() if each == name}
+
+
+def _check_inner(inner: str) -> None:
+    """Refuse what Ray Serve cannot have inside it. Raises LaunchError (USAGE)."""
+    fitting = [
+        name
+        for name, each in ENGINES.items()
+        if name != NAME and not each.in_container and not each.machine
+    ]
+    known = ", ".join(f"{NAME}:{name}" for name in (*fitting, PLAIN))
+    if entry(inner).in_container:
+        raise LaunchError("ray.container", ExitCode.USAGE, engine=inner, known=known)
+    if entry(inner).machine or inner.partition(":")[0] == NAME:
+        raise LaunchError("engines.unknown", ExitCode.USAGE, found=f"{NAME}:{inner}", known=known)

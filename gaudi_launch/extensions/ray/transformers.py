@@ -55,6 +55,10 @@ class HuggingFace(Engine):
         return EngineIdentity(NAME, self.facts.get(NAME, "-"), self.python, self.facts)
 
     @property
+    def packages(self) -> tuple[str, ...]:
+        return (NAME,)
+
+    @property
     def needs_cards(self) -> bool:
         return self.on_cards
 

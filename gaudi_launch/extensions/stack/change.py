@@ -298,13 +298,13 @@ def final_backends(planned: StackPlan) -> tuple[Backend, ...]:
 def check_startable(changes: StackChanges, *, no_doctor: bool) -> None:
     """Raise LaunchError for what would keep the gateway or an engine from starting."""
     from gaudi_launch.core.services.preflight import check_port
-    from gaudi_launch.extensions.stack.gateway import program
     from gaudi_launch.extensions.stack.gateway.gateway_settings import check_backends
+    from gaudi_launch.extensions.stack.gateway.program import GATEWAY
 
     planned, stack = changes.planned, changes.stack
     check_access(stack)
     check_backends(final_backends(planned))
-    program.needed()
+    GATEWAY.needed()
     gateway = changes.alive.get(stack.gateway_service)
     if gateway is None or gateway.url != stack.gateway.url:
         try:

@@ -13,7 +13,7 @@ import pytest
 from gaudi_launch.commands.setup import case as setup
 from gaudi_launch.core.base.errors import ExitCode
 from gaudi_launch.core.base.paths import engines_dir
-from gaudi_launch.core.engines.vllm_cpu import install as cpu_install
+from gaudi_launch.core.engines.vllm_cpu.install import EMBEDDED
 from gaudi_launch.core.services.state import registry, store
 from tests.support.refusals import refused
 
@@ -31,7 +31,7 @@ def two_versions(
         (folder / "gaudi-launch.json").write_text(
             json.dumps({"vllm": folder.name}), encoding="utf-8"
         )
-        cpu_install.versions().put_in_force(folder)
+        EMBEDDED.versions().put_in_force(folder)
     return folders
 
 
@@ -73,14 +73,14 @@ def test_without_an_earlier_version_nothing_is_rolled_back(
     broken = {"path": str(first), "python": str(first / "bin/python"), "engine": "cpu"}
     with refused("setup.version_broken", ExitCode.FAILED, **broken):
         setup.roll_back("cpu")
-    assert cpu_install.environment_dir() == second
+    assert EMBEDDED.environment() == second
 
 
 def test_a_link_that_cannot_be_changed_is_an_error(two_versions: tuple[Path, Path]) -> None:
-    link = cpu_install.versions().link
+    link = EMBEDDED.versions().link
     # the place of the new link
     link.with_name(f".{link.name}.new").mkdir()
     why = os.strerror(errno.EISDIR)
     with refused("setup.switch_failed", ExitCode.FAILED, path=str(link), why=why):
         setup.roll_back("cpu")
-    assert cpu_install.environment_dir() == two_versions[1]
+    assert EMBEDDED.environment() == two_versions[1]

@@ -718,28 +718,29 @@ def test_a_dry_run_leaves_out_what_is_there(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from gaudi_launch.core.engines.vllm_cpu import install as cpu_install
-    from gaudi_launch.extensions.ray import install as ray_install
+    from gaudi_launch.extensions.ray.install import RAY
 
     def steps() -> list[str]:
         assert run(["setup", "ray", "--dry-run", "--json"]) == 0
         return [step["id"] for step in json.loads(capsys.readouterr().out)["steps"]]
 
-    for module, name in (
-        (cpu_install, "engine_is_ready"),
+    for owner, name in (
+        (cpu_install.EMBEDDED, "is_ready"),
         (cpu_install, "demo_is_ready"),
-        (ray_install, "is_ready"),
+        (RAY, "is_ready"),
     ):
-        monkeypatch.setattr(module, name, lambda: False)
+        monkeypatch.setattr(owner, name, lambda: False)
     everything = steps()
-    monkeypatch.setattr(cpu_install, "engine_is_ready", lambda: True)
+    monkeypatch.setattr(cpu_install.EMBEDDED, "is_ready", lambda: True)
     monkeypatch.setattr(cpu_install, "demo_is_ready", lambda: True)
-    ray = [step.id for step in ray_install.steps()]
+    ray = [step.id for step in RAY.steps(RAY.environment())]
     assert steps() == ray
+    folder = cpu_install.EMBEDDED.environment()
     assert everything == [
-        *(step.id for step in cpu_install.engine_steps() + cpu_install.demo_steps()),
+        *(step.id for step in cpu_install.EMBEDDED.steps(folder) + cpu_install.demo_steps()),
         *ray,
     ]
-    monkeypatch.setattr(ray_install, "is_ready", lambda: True)
+    monkeypatch.setattr(RAY, "is_ready", lambda: True)
     assert steps() == []
     assert run(["setup", "ray", "--dry-run"]) == 0
     assert capsys.readouterr().out != ""

@@ -12,15 +12,16 @@ import pytest
 from gaudi_launch.core.base.errors import ExitCode
 from gaudi_launch.core.base.messages import text
 from gaudi_launch.core.base.paths import engines_dir
-from gaudi_launch.core.engines.install.environment import name_of, versions_of
+from gaudi_launch.core.engines.install.environment import EngineEnvironment, name_of
 from gaudi_launch.core.engines.install.install_steps import LIBFABRIC_ROOT
+from gaudi_launch.core.engines.install.step_runner import mark
 from gaudi_launch.core.engines.vllm_cpu import install as cpu_install
 from gaudi_launch.core.host.simulated import write_tree
 from gaudi_launch.core.launch import prepare as cases
 from gaudi_launch.core.launch.options import LaunchOptions
 from gaudi_launch.core.launch.prepare import prepare, set_up_demo
 from gaudi_launch.core.planning.request import Request
-from gaudi_launch.extensions.ray import install as ray_install
+from gaudi_launch.extensions.ray.engine import VERSION
 from tests.support.refusals import failing
 from tests.support.reporters import Lines
 
@@ -62,15 +63,15 @@ def machine(own_folders: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def install_embedded(*, ray: bool = False, demo: bool = False) -> None:
     """Write the environments that setup makes for the engine without cards."""
     write_python(engines_dir() / "cpu/bin/python", "cpu")
-    cpu_install.mark(engines_dir() / "cpu", {"vllm": cpu_install.VLLM})
+    mark(engines_dir() / "cpu", {"vllm": cpu_install.VLLM})
     if ray:
         write_python(engines_dir() / "ray/bin/python", "cpu")
         beside = str(engines_dir() / "cpu")
-        words = {"ray": ray_install.RAY, "vllm": cpu_install.VLLM, "beside": beside}
-        cpu_install.mark(engines_dir() / "ray", words)
+        words = {"ray": VERSION, "vllm": cpu_install.VLLM, "beside": beside}
+        mark(engines_dir() / "ray", words)
     if demo:
         cpu_install.demo_dir().mkdir(parents=True)
-        cpu_install.mark(cpu_install.demo_dir(), {"model": cpu_install.DEMO_PACKAGE})
+        mark(cpu_install.demo_dir(), {"model": cpu_install.DEMO_PACKAGE})
 
 
 def test_libfabric_is_that_of_setup_on_this_machine(machine: Path) -> None:
@@ -138,7 +139,7 @@ def test_of_several_environments_the_one_for_the_model_is_taken(
 ) -> None:
     for name in ANSWERS.keys() - {"cpu"}:
         write_python(engines_dir() / f"{name_of(name)}.1/venv/bin/python", name)
-        versions_of(name).link.symlink_to(f"{name_of(name)}.1")
+        EngineEnvironment(name).versions().link.symlink_to(f"{name_of(name)}.1")
     options = {"model": "Qwen/Qwen3-8B", "trust_remote_code": True, **words}
     found = prepare(LaunchOptions(**options)).installed
     assert found is not None

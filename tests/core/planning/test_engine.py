@@ -84,6 +84,7 @@ def test_an_engine_is_a_process_with_cards_and_without_a_warm_up_unless_it_state
         "needs_cards": True,
         "keeps_recipes": True,
         "in_container": False,
+        "packages": (),
         "needs_interpreter": True,
         "image": None,
         "can": ("chat",),

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gaudi_launch.core.engines.vllm_cpu.install import engine_is_ready
+from gaudi_launch.core.engines.vllm_cpu.install import EMBEDDED
 from gaudi_launch.core.predict.limits import EngineLimits
 from gaudi_launch.core.predict.mixed_steps import MixedRun
 from gaudi_launch.core.predict.simulator import simulate, simulate_times
@@ -60,7 +60,7 @@ def test_latencies_are_those_of_the_scheduler(row: dict[str, Any]) -> None:
 
 @pytest.mark.e2e
 @pytest.mark.skipif(
-    not engine_is_ready(), reason="the CPU engine is not installed (gaudi-launch setup cpu)"
+    not EMBEDDED.is_ready(), reason="the CPU engine is not installed (gaudi-launch setup cpu)"
 )
 def test_the_scheduler_of_the_installed_engine_agrees() -> None:
     assert "0 figures beyond the limits" in short_form("scheduler")

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from gaudi_launch.core.base.optional import mapped
-
-if TYPE_CHECKING:
-    from gaudi_launch.core.engines.releases import PinTrial
-    from gaudi_launch.core.engines.support import Version
-    from gaudi_launch.core.planning.engine import Engine
+from gaudi_launch.core.engines import registry
+from gaudi_launch.core.engines.install.installation import StepInstallation
+from gaudi_launch.core.engines.releases import PinTrial, constraints_of, release_of, trial_of
+from gaudi_launch.core.engines.support import (
+    Version,
+    ended,
+    installed_versions,
+    version_of,
+    versions,
+)
+from gaudi_launch.core.planning.engine import Engine
+from gaudi_launch.core.services.containers import image_of
 
 
 @dataclass(frozen=True)
@@ -42,16 +48,8 @@ class EngineListing:
 
     python: str | None
     engines: tuple[EngineState, ...]
-    gateway: GatewayProgram | None = None
+    gateway: StepInstallation | None = None
     versions: tuple[Version, ...] = ()
-
-
-@dataclass(frozen=True)
-class GatewayProgram:
-    """The installed program of `setup gateway`."""
-
-    path: str
-    version: str
 
 
 def listing(python: str | None) -> EngineListing:
@@ -59,10 +57,6 @@ def listing(python: str | None) -> EngineListing:
 
     Raises LaunchError.
     """
-    from gaudi_launch.core.engines import registry
-    from gaudi_launch.core.engines.support import ended, installed_versions, version_of, versions
-    from gaudi_launch.core.services.containers import image_of
-
     installed = registry.detect_engine(python)
     states = []
     for name in registry.ENGINES:
@@ -84,23 +78,14 @@ def listing(python: str | None) -> EngineListing:
         )
         states.append(state)
     known = (*versions(), *installed_versions().values(), *registry.image_versions())
+    made = registry.made_by_steps("gateway")
+    gateway = made if made.is_ready() else None
     return EngineListing(
-        mapped(lambda found: found.python, installed), tuple(states), _gateway(), known
+        mapped(lambda found: found.python, installed), tuple(states), gateway, known
     )
-
-
-def _gateway() -> GatewayProgram | None:
-    from gaudi_launch.extensions.stack.gateway import program
-
-    found = program.installed()
-    if found is None:
-        return None
-    return GatewayProgram(str(found), program.version())
 
 
 def _trial(name: str) -> PinTrial | None:
     """Return the trial of the constraints file of what `setup NAME` installs."""
-    from gaudi_launch.core.engines.releases import constraints_of, release_of, trial_of
-
     release = release_of(name)
     return mapped(trial_of, mapped(constraints_of, release))

@@ -39,7 +39,7 @@ def show(found: EngineListing, as_json: bool) -> None:
     if found.gateway is None:
         out.print(text("engines.no_gateway"))
     else:
-        version, path = found.gateway.version, found.gateway.path
+        version, path = found.gateway.version(), found.gateway.program()
         out.print(text("engines.gateway", version=version, path=path))
 
 
@@ -79,7 +79,7 @@ def _show_facts(versions: tuple[Version, ...]) -> None:
 def _gateway(found: EngineListing) -> dict[str, str] | None:
     if found.gateway is None:
         return None
-    return {"program": found.gateway.path, "version": found.gateway.version}
+    return {"program": str(found.gateway.program()), "version": found.gateway.version()}
 
 
 def _row(state: EngineState) -> dict[str, Any]:

@@ -29,9 +29,10 @@ from gaudi_launch.core.engines.install.install_steps import (
     code_steps,
     dockerfile,
 )
+from gaudi_launch.core.engines.install.installation import Installation
+from gaudi_launch.core.engines.install.step_runner import Say, alone, child_variables
 from gaudi_launch.core.engines.install.switch import Versions
 from gaudi_launch.core.engines.releases import Release, constraints_of
-from gaudi_launch.core.engines.vllm_cpu.install import Say, alone, child_variables
 
 _log = logging.getLogger(__name__)
 
@@ -86,9 +87,18 @@ def name_of(engine: str) -> str:
     return engine.replace("@", "-")
 
 
-def versions_of(engine: str) -> Versions:
-    """Return the versions of an engine's environment on this machine."""
-    return Versions(name_of(engine), _is_finished)
+@dataclass(frozen=True)
+class EngineEnvironment(Installation):
+    """The environment of an engine for cards, complete by the record of its steps."""
+
+    engine: str
+
+    def versions(self) -> Versions:
+        return Versions(name_of(self.engine), _is_finished)
+
+    def python(self) -> Path:
+        """Return the interpreter of the version in force, whichever that will be."""
+        return self.versions().link / _PYTHON
 
 
 def in_venv(release: Release, base: str, extras: SetupExtras) -> Recipe:
@@ -101,7 +111,7 @@ def in_venv(release: Release, base: str, extras: SetupExtras) -> Recipe:
     """
     if release.bare_image is None:
         raise LaunchError("setup.image_only", ExitCode.USAGE, engine=release.engine)
-    versions = versions_of(release.engine)
+    versions = EngineEnvironment(release.engine).versions()
     for folder in reversed(versions.folders()):
         recipe = _in_folder(folder, release, base, extras)
         has_all = remembered(recipe) == len(recipe.steps)
@@ -246,8 +256,8 @@ def make(recipe: Recipe, say: Say, mirrors: Mirrors = NONE) -> int:
 
 
 def linked_python(engine: str) -> Path:
-    """Return the interpreter of the version in force, whichever that will be."""
-    return versions_of(engine).link / _PYTHON
+    """Return the interpreter of an engine's version in force, whichever that will be."""
+    return EngineEnvironment(engine).python()
 
 
 def put_in_force(recipe: Recipe, say: Say) -> Path | None:
@@ -259,7 +269,9 @@ def put_in_force(recipe: Recipe, say: Say) -> Path | None:
     if recipe.python is None:
         return None
     with alone():
-        return change(versions_of(recipe.engine), recipe.folder, Path(recipe.python), say)
+        return change(
+            EngineEnvironment(recipe.engine).versions(), recipe.folder, Path(recipe.python), say
+        )
 
 
 def _is_finished(folder: Path) -> bool:

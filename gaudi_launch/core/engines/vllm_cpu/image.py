@@ -21,11 +21,10 @@ from gaudi_launch.core.base.messages import text
 from gaudi_launch.core.base.mirrors import NONE, Mirrors
 from gaudi_launch.core.base.paths import engines_dir
 from gaudi_launch.core.engines.install.pip_settings import PipSettings, read_settings
+from gaudi_launch.core.engines.install.step_runner import Say, alone
 from gaudi_launch.core.engines.vllm_cpu import inside_image
 from gaudi_launch.core.engines.vllm_cpu.install import (
     VLLM,
-    Say,
-    alone,
     demo_dir,
     demo_is_ready,
     demo_part,

@@ -16,13 +16,12 @@ from gaudi_launch.core.base import interrupt
 from gaudi_launch.core.base.errors import LaunchError
 from gaudi_launch.core.base.mirrors import read
 from gaudi_launch.core.engines.install.pip_settings import without_addresses
+from gaudi_launch.core.engines.install.step_runner import mirrored, run_steps
 from gaudi_launch.core.engines.vllm_cpu.install import (
+    EMBEDDED,
     LIBRARY_PACKAGE,
     check_library,
     demo_steps_in,
-    engine_steps,
-    mirrored,
-    run_steps,
 )
 
 # in the container: what is mounted for this program only, and what the image keeps
@@ -48,7 +47,7 @@ def main(owner: str) -> int:
     try:
         _bring_library()
         place.parent.mkdir(parents=True, exist_ok=True)
-        run_steps(mirrored(engine_steps(place), mirrors), _say, mirrors)
+        run_steps(mirrored(EMBEDDED.steps(place), mirrors), _say, mirrors)
         if Path(DEMO).is_dir():
             python = str(place / "bin" / "python")
             run_steps(demo_steps_in(Path(DEMO), python), _say, mirrors)

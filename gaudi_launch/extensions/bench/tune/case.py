@@ -145,9 +145,9 @@ Measure = Callable[[TuneState, TuneTrial, float], TuneStart]
 
 def is_simulated(options: LaunchOptions) -> bool:
     """Return True for an engine whose cards are simulated."""
-    from gaudi_launch.core.engines.registry import simulated_machine
+    from gaudi_launch.core.engines.registry import entry
 
-    return bool(simulated_machine(options.engine or "auto"))
+    return bool(entry(options.engine or "auto").machine)
 
 
 def seconds_of(given: TuneOptions) -> float:

@@ -94,7 +94,7 @@ def on_machine(
 
     Raises LaunchError (USAGE) for models that cannot be routed to.
     """
-    environment = program.environment_dir()
+    environment = program.GATEWAY.environment()
     return _made(
         backends,
         settings,

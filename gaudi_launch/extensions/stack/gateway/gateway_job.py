@@ -54,8 +54,8 @@ def gateway_job(
     files = gateway_files(
         backends,
         replace(settings, threads=min(settings.threads, usable)),
-        program=str(program.needed()),
-        python=str(program.environment_dir() / "bin" / "python"),
+        program=str(program.GATEWAY.needed()),
+        python=str(program.GATEWAY.python()),
         folder=folder,
         services=store.services_dir(),
     )
@@ -63,7 +63,7 @@ def gateway_job(
         name=name,
         model=", ".join(backend.model for backend in backends),
         model_path=", ".join(backend.model for backend in backends),
-        engine=f"haproxy@{program.version()}",
+        engine=f"haproxy@{program.GATEWAY.version()}",
         url=settings.url,
         command=Command(
             argv=files.argv, env={}, unset=("VLLM_API_KEY", "HF_TOKEN"), files=files.files

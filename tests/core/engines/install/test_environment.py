@@ -14,6 +14,7 @@ from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.mirrors import PROXIES, Mirrors
 from gaudi_launch.core.engines.install import environment
 from gaudi_launch.core.engines.install.environment import (
+    EngineEnvironment,
     Recipe,
     check,
     in_image,
@@ -22,7 +23,6 @@ from gaudi_launch.core.engines.install.environment import (
     make,
     put_in_force,
     remembered,
-    versions_of,
 )
 from gaudi_launch.core.engines.install.install_steps import CodeStep, SetupExtras, dockerfile
 from gaudi_launch.core.engines.releases import constraints_of, needed_release
@@ -261,7 +261,7 @@ def test_a_complete_environment_is_never_changed(engines: Path) -> None:
     # the first one, without a link, is in force; the other one has more than these steps
     assert in_venv(FORK, "python3", NO_EXTRAS) == first
     assert in_venv(FORK, "python3", SetupExtras(vision=True)) == other
-    versions_of(FORK.engine).put_in_force(other.folder)
+    EngineEnvironment(FORK.engine).versions().put_in_force(other.folder)
     assert in_venv(FORK, "python3", NO_EXTRAS).folder == other.folder
 
 

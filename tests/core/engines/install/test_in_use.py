@@ -13,14 +13,17 @@ import pytest
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.paths import engines_dir
+from gaudi_launch.core.engines.install import installation
 from gaudi_launch.core.engines.install.in_use import check_unused, in_use
-from gaudi_launch.core.engines.vllm_cpu import install as cpu_install
+from gaudi_launch.core.engines.install.step_runner import InstallStep
+from gaudi_launch.core.engines.vllm_cpu.install import EMBEDDED, VLLM
 from gaudi_launch.core.planning.plan import Command
 from gaudi_launch.core.services import service
 from gaudi_launch.core.services.process.detach import _Lines
 from gaudi_launch.core.services.state import registry
 from gaudi_launch.core.services.state.job import ServiceJob
-from gaudi_launch.extensions.ray import install as ray_install
+from gaudi_launch.extensions.ray.engine import VERSION
+from gaudi_launch.extensions.ray.install import RAY
 from tests.support.refusals import failing
 
 
@@ -46,7 +49,7 @@ def make(folder: Path, marker: dict[str, str] | None, python: str = sys.executab
 def refused(id: str, folder: Path) -> None:
     """A setup is refused, and nothing was changed or run."""
     said: list[str] = []
-    place = cpu_install if folder.name == "cpu" else ray_install
+    place = EMBEDDED if folder.name == "cpu" else RAY
     with failing(id, ExitCode.FAILED) as caught:
         place.setup(said.append, demo=False)
     assert str(engines_dir() / folder.name) in str(caught.value)
@@ -56,7 +59,7 @@ def refused(id: str, folder: Path) -> None:
 
 def test_a_complete_engine_of_a_container_is_never_cleared(engines: Path) -> None:
     # its base interpreter is elsewhere
-    make(engines / "cpu", {"vllm": cpu_install.VLLM}, "/nowhere/python3")
+    make(engines / "cpu", {"vllm": VLLM}, "/nowhere/python3")
     refused("setup.complete_other", engines / "cpu")
 
 
@@ -70,7 +73,7 @@ class Stand:
     python: str = "/bin/true"
     ran: list[str] = field(default_factory=list)
 
-    def run_steps(self, steps: list[cpu_install.InstallStep], say: object, *more: object) -> None:
+    def run_steps(self, steps: list[InstallStep], say: object, *more: object) -> None:
         self.ran.extend(step.id for step in steps)
         shutil.rmtree(steps[0].argv[-1], ignore_errors=True)
         make(Path(steps[0].argv[-1]), None, self.python)
@@ -80,23 +83,23 @@ class Stand:
 def stand(monkeypatch: pytest.MonkeyPatch) -> Stand:
     """No package is downloaded."""
     found = Stand()
-    monkeypatch.setattr(cpu_install, "run_steps", found.run_steps)
+    monkeypatch.setattr(installation, "run_steps", found.run_steps)
     return found
 
 
 def test_another_version_of_the_engine_is_installed_beside(engines: Path, stand: Stand) -> None:
     make(engines / "cpu", {"vllm": "0.1.0"})
-    assert cpu_install.environment_dir() == engines_dir() / "cpu"
-    cpu_install.setup(lambda line: None, demo=False)
+    assert EMBEDDED.environment() == engines_dir() / "cpu"
+    EMBEDDED.setup(lambda line: None, demo=False)
     assert (engines / "cpu" / "kept").exists()
-    assert cpu_install.environment_dir() == engines_dir() / "cpu+2"
-    assert (stand.ran[0], cpu_install.engine_is_ready()) == ("serve.setup_venv", True)
+    assert EMBEDDED.environment() == engines_dir() / "cpu+2"
+    assert (stand.ran[0], EMBEDDED.is_ready()) == ("serve.setup_venv", True)
     # rolled back on purpose: the old one is used, until a setup is asked for
-    assert cpu_install.versions().roll_back() == (engines_dir() / "cpu", engines_dir() / "cpu+2")
-    assert (cpu_install.engine_is_ready(), cpu_install.is_newest()) == (True, False)
+    assert EMBEDDED.versions().roll_back() == (engines_dir() / "cpu", engines_dir() / "cpu+2")
+    assert (EMBEDDED.is_ready(), EMBEDDED.is_newest()) == (True, False)
     before = list(stand.ran)
-    cpu_install.setup(lambda line: None, demo=False)
-    assert (cpu_install.environment_dir(), stand.ran) == (engines_dir() / "cpu+2", before)
+    EMBEDDED.setup(lambda line: None, demo=False)
+    assert (EMBEDDED.environment(), stand.ran) == (engines_dir() / "cpu+2", before)
 
 
 def test_a_version_that_cannot_be_imported_is_not_put_in_force(engines: Path, stand: Stand) -> None:
@@ -104,11 +107,11 @@ def test_a_version_that_cannot_be_imported_is_not_put_in_force(engines: Path, st
     # the interpreter of this project has no vLLM
     stand.python = sys.executable
     with pytest.raises(LaunchError) as caught:
-        cpu_install.setup(lambda line: None, demo=False)
+        EMBEDDED.setup(lambda line: None, demo=False)
     assert caught.value.id == "setup.trial_failed"
     assert str(caught.value.detail).endswith("No module named 'vllm'")
-    assert cpu_install.environment_dir() == engines_dir() / "cpu"
-    assert not cpu_install.engine_is_ready()
+    assert EMBEDDED.environment() == engines_dir() / "cpu"
+    assert not EMBEDDED.is_ready()
 
 
 def test_a_marker_that_cannot_be_read_is_no_leave_to_clear(engines: Path) -> None:
@@ -121,19 +124,19 @@ def test_a_marker_that_cannot_be_read_is_no_leave_to_clear(engines: Path) -> Non
 def test_ray_beside_the_engine_is_known_by_either_path(
     engines: Path, tmp_path: Path, by: str
 ) -> None:
-    make(engines / "cpu", {"vllm": cpu_install.VLLM})
+    make(engines / "cpu", {"vllm": VLLM})
     beside = str(tmp_path / by / "engines" / "cpu")
-    make(engines / "ray", {"ray": ray_install.RAY, "vllm": cpu_install.VLLM, "beside": beside})
-    assert ray_install.is_ready()
-    ray_install.setup(lambda line: None, demo=False)
+    make(engines / "ray", {"ray": VERSION, "vllm": VLLM, "beside": beside})
+    assert RAY.is_ready()
+    RAY.setup(lambda line: None, demo=False)
     assert (engines / "ray" / "kept").exists()
 
 
 def test_ray_beside_another_engine_is_left_alone(engines: Path) -> None:
-    make(engines / "cpu", {"vllm": cpu_install.VLLM})
-    marker = {"ray": ray_install.RAY, "vllm": cpu_install.VLLM, "beside": "/container/engines/cpu"}
+    make(engines / "cpu", {"vllm": VLLM})
+    marker = {"ray": VERSION, "vllm": VLLM, "beside": "/container/engines/cpu"}
     make(engines / "ray", marker)
-    assert not ray_install.is_ready()
+    assert not RAY.is_ready()
     refused("setup.complete_other", engines / "ray")
 
 

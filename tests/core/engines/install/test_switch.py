@@ -161,7 +161,7 @@ def recipe(version: str, wheels: Path) -> Recipe:
         )
         return Recipe(ENGINE, folder, steps, {}, python=python)
 
-    known = environment.versions_of(ENGINE)
+    known = environment.EngineEnvironment(ENGINE).versions()
     made = [
         each
         for each in map(in_folder, known.folders())
@@ -233,7 +233,7 @@ def test_an_installation_that_is_killed_leaves_the_old_version_in_force(
     assert undisturbed.wait(_SECONDS) == 0
     length = time.monotonic() - begin
     assert version_in_force() == "2.0"
-    environment.versions_of(ENGINE).roll_back()
+    environment.EngineEnvironment(ENGINE).versions().roll_back()
     draw = random.Random(22)
     for _ in range(5):
         # the one before may have been killed before it made its folder
@@ -241,11 +241,11 @@ def test_an_installation_that_is_killed_leaves_the_old_version_in_force(
         process = child("2.0", wheels)
         time.sleep(draw.uniform(0.2, 1.0) * length)
         kill(process)
-        current = environment.versions_of(ENGINE).in_force()
+        current = environment.EngineEnvironment(ENGINE).versions().in_force()
         assert current in (engines / "tiny-1", engines / "tiny-1+2")
         assert version_in_force() == ("1.0" if current == engines / "tiny-1" else "2.0")
         if current == engines / "tiny-1+2":
-            environment.versions_of(ENGINE).roll_back()
+            environment.EngineEnvironment(ENGINE).versions().roll_back()
     install("2.0", wheels)
     assert version_in_force() == "2.0"
 

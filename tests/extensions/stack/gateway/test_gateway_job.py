@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
-from gaudi_launch.core.engines.vllm_cpu.install import mark
+from gaudi_launch.core.engines.install.step_runner import mark
 from gaudi_launch.core.services.state import registry, store
 from gaudi_launch.core.services.state.job import ServiceJob
 from gaudi_launch.extensions.stack.gateway import program
@@ -28,7 +28,7 @@ BACKENDS = (Backend("a", (GatewayReplica("http://127.0.0.1:9201"),)),)
 def installed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """Make an environment that counts as complete."""
     monkeypatch.setenv("GAUDI_LAUNCH_ENGINES_DIR", str(tmp_path / "engines"))
-    folder = program.environment_dir()
+    folder = program.GATEWAY.environment()
     (folder / "bin").mkdir(parents=True)
     (folder / "bin" / "haproxy").write_text("", encoding="utf-8")
     mark(folder, {"haproxy": program.HAPROXY})
@@ -58,12 +58,12 @@ def test_a_job_names_its_models_and_has_no_more_threads_than_cpus(
     assert (job.name, job.model, job.model_path, job.restart) == ("gw", "a, b", "a, b", "no")
     assert "nbthread 2\n" in job.command.files[str(folder / "haproxy.cfg")]
     assert job.command.argv == (
-        str(program.environment_dir() / "bin" / "python"),
+        str(program.GATEWAY.python()),
         str(folder / "gateway_process.py"),
         str(folder / "gateway.json"),
     )
     document = json.loads(job.command.files[str(folder / "gateway.json")])
-    assert document["program"] == str(program.environment_dir() / "bin" / "haproxy")
+    assert document["program"] == str(program.GATEWAY.program())
     assert document["services"] == str(store.services_dir())
 
 

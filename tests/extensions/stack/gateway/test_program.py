@@ -12,8 +12,10 @@ import pytest
 from gaudi_launch.commands.setup.case import roll_back
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.mirrors import Mirrors, read
-from gaudi_launch.core.engines.vllm_cpu.install import InstallStep, mark
+from gaudi_launch.core.engines.install import installation
+from gaudi_launch.core.engines.install.step_runner import InstallStep, mark
 from gaudi_launch.extensions.stack.gateway import program
+from gaudi_launch.extensions.stack.gateway.program import GATEWAY
 from tests.support.refusals import failing
 
 
@@ -32,7 +34,7 @@ def test_pip_takes_nothing_but_the_pinned_wheels() -> None:
 def test_the_steps_need_hashes_and_name_no_index(folder: Path) -> None:
     python, file = str(folder / "bin" / "python"), folder / "requirements.txt"
     assert [
-        (step.id.removeprefix("gateway.setup_"), step.argv) for step in program.steps(folder)
+        (step.id.removeprefix("gateway.setup_"), step.argv) for step in GATEWAY.steps(folder)
     ] == [
         ("venv", (sys.executable, "-m", "venv", "--clear", str(folder))),
         ("pins", ()),
@@ -73,21 +75,21 @@ def test_an_installation_runs_its_steps_and_marks_the_environment(
                     path.chmod(0o755)
 
     said: list[str] = []
-    monkeypatch.setattr(program, "run_steps", run)
-    assert program.setup(said.append, mirrors=mirrors) is None
+    monkeypatch.setattr(installation, "run_steps", run)
+    assert GATEWAY.setup(said.append, mirrors=mirrors) is None
     assert said[:5] == [
         f"gateway.setup_{name}" for name in ("venv", "pins", "install", "link", "try")
     ]
     assert len(commands) == 3
     assert (folder / "requirements.txt").read_text() == program.requirements()
     assert (folder / "bin" / "haproxy").readlink() == binary
-    assert (program.installed(), program.version(), program.answer()) == (
+    assert (GATEWAY.needed(), GATEWAY.version(), GATEWAY.answer()) == (
         folder / "bin" / "haproxy",
         program.HAPROXY,
         "HAProxy",
     )
     del said[:]
-    assert program.setup(said.append) is None
+    assert GATEWAY.setup(said.append) is None
     assert len(said) == 1 and str(folder) in said[0]
 
 
@@ -104,24 +106,24 @@ def test_an_environment_that_lost_its_program_is_not_replaced_while_it_is_used(
 
     monkeypatch.setattr(program, "check_clearable", check)
     with pytest.raises(LaunchError):
-        program.setup(lambda line: None)
-    assert asked == [(program.place(), {"haproxy": program.HAPROXY})]
+        GATEWAY.setup(lambda line: None)
+    assert asked == [(GATEWAY.place(), {"haproxy": program.HAPROXY})]
 
 
 def test_without_any_version_the_next_one_is_named(folder: Path) -> None:
-    assert (program.version(), program.environment_dir()) == (program.HAPROXY, folder)
+    assert (GATEWAY.version(), GATEWAY.environment()) == (program.HAPROXY, folder)
 
 
 def test_only_a_complete_environment_counts(folder: Path) -> None:
     (folder / "bin").mkdir(parents=True)
     (folder / "bin" / "haproxy").write_text("", encoding="utf-8")
-    assert program.installed() is None
+    assert not GATEWAY.is_ready()
     mark(folder, {"haproxy": "2.6.0"})
-    assert program.installed() is None
+    assert not GATEWAY.is_ready()
     mark(folder, {"haproxy": program.HAPROXY})
-    assert program.installed() == folder / "bin" / "haproxy"
+    assert GATEWAY.is_ready()
     (folder / "bin" / "haproxy").unlink()
-    assert program.installed() is None
+    assert not GATEWAY.is_ready()
 
 
 def complete(folder: Path, version: str) -> None:
@@ -135,21 +137,21 @@ def complete(folder: Path, version: str) -> None:
 
 def test_a_new_version_is_next_to_the_old_one_until_a_rollback(folder: Path) -> None:
     complete(folder, "2.6.0")
-    assert (program.installed(), program.version()) == (None, "2.6.0")
+    assert (GATEWAY.is_ready(), GATEWAY.version()) == (False, "2.6.0")
     new = folder.with_name("gateway+2")
-    assert program.place() == new
+    assert GATEWAY.place() == new
     complete(new, program.HAPROXY)
-    assert program.setup(lambda line: None) == folder
-    assert (program.environment_dir(), program.installed()) == (new, new / "bin" / "haproxy")
-    assert program.setup(lambda line: None) is None
+    assert GATEWAY.setup(lambda line: None) == folder
+    assert (GATEWAY.environment(), GATEWAY.needed()) == (new, new / "bin" / "haproxy")
+    assert GATEWAY.setup(lambda line: None) is None
 
     rolled = roll_back("gateway")
     assert (rolled.name, rolled.folder) == ("gateway", folder)
     # the old version is used on purpose now, until setup puts the new one in force
-    assert (program.installed(), program.version()) == (folder / "bin" / "haproxy", "2.6.0")
-    assert not program.is_newest()
-    assert program.setup(lambda line: None) == folder
-    assert program.installed() == new / "bin" / "haproxy"
+    assert (GATEWAY.needed(), GATEWAY.version()) == (folder / "bin" / "haproxy", "2.6.0")
+    assert not GATEWAY.is_newest()
+    assert GATEWAY.setup(lambda line: None) == folder
+    assert (GATEWAY.is_ready(), GATEWAY.program()) == (True, new / "bin" / "haproxy")
 
 
 def test_a_new_version_that_fails_its_trial_leaves_the_old_one_in_force(folder: Path) -> None:
@@ -158,13 +160,13 @@ def test_a_new_version_that_fails_its_trial_leaves_the_old_one_in_force(folder: 
     complete(new, program.HAPROXY)
     (new / "bin" / "python").write_text("#!/bin/sh\nexit 1\n", encoding="utf-8")
     with pytest.raises(LaunchError) as raised:
-        program.setup(lambda line: None)
-    assert (raised.value.id, program.environment_dir()) == ("setup.trial_failed", folder)
+        GATEWAY.setup(lambda line: None)
+    assert (raised.value.id, GATEWAY.environment()) == ("setup.trial_failed", folder)
 
 
 def test_a_gateway_without_its_program_names_the_command(folder: Path) -> None:
     with failing("gateway.not_installed", ExitCode.MACHINE) as raised:
-        program.needed()
+        GATEWAY.needed()
     assert "gaudi-launch setup gateway" in str(raised.value)
 
 
@@ -182,4 +184,4 @@ def test_a_program_that_does_not_start_has_no_answer(folder: Path, script: str, 
     path.write_text(script, encoding="utf-8")
     path.chmod(0o755)
     mark(folder, {"haproxy": program.HAPROXY})
-    assert program.answer() == shown
+    assert GATEWAY.answer() == shown

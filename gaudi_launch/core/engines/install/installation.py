@@ -1,0 +1,154 @@
+"""What `setup NAME` makes: the contract, and its form that is complete by a marker."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from pathlib import Path
+from typing import ClassVar
+
+from gaudi_launch.core.base.messages import Message, message, text
+from gaudi_launch.core.base.mirrors import Mirrors, read
+from gaudi_launch.core.base.paths import engines_dir
+from gaudi_launch.core.engines.detect import Installed, detect
+from gaudi_launch.core.engines.install.change import change, place_for
+from gaudi_launch.core.engines.install.in_use import marker_of
+from gaudi_launch.core.engines.install.step_runner import (
+    InstallStep,
+    Say,
+    alone,
+    is_whole,
+    mark,
+    mirrored,
+    run_steps,
+)
+from gaudi_launch.core.engines.install.switch import Versions
+
+
+class Installation(ABC):
+    """An environment with versions side by side, one of them in force."""
+
+    @abstractmethod
+    def versions(self) -> Versions:
+        """Return its versions on this machine."""
+
+    @abstractmethod
+    def python(self) -> Path:
+        """Return the path of its interpreter, which may not exist."""
+
+    def is_ready(self) -> bool:
+        """Return True for a complete environment that this program can use."""
+        return self.python().exists()
+
+    def detected(self, name: str) -> Installed | None:
+        """Return the interpreter for the engine ``name`` when the user named none.
+
+        Raises LaunchError when an interpreter does not answer.
+        """
+        if not self.is_ready():
+            return None
+        return detect(str(self.python()))
+
+
+class StepInstallation(Installation):
+    """An environment made by the steps of this module's classes, complete by its marker.
+
+    ``name`` is that of its folders, ``pins`` are the versions that this program installs, by their
+    keys in the marker, the first one that of the environment. ``binary`` is its program in bin/;
+    ``modules`` are imported to try a new version; ``takes`` are options of `setup` that not every
+    installation has.
+    """
+
+    name: ClassVar[str]
+    pins: ClassVar[Mapping[str, str]]
+    binary: ClassVar[str] = "python"
+    modules: ClassVar[tuple[str, ...]] = ("vllm",)
+    takes: ClassVar[tuple[str, ...]] = ("--torch-index", "--no-demo")
+
+    @abstractmethod
+    def steps(self, folder: Path) -> list[InstallStep]:
+        """Return the steps that make the environment in a folder, in order."""
+
+    def versions(self) -> Versions:
+        return Versions(self.name, lambda folder: marker_of(folder) is not None)
+
+    def environment(self) -> Path:
+        """Return the folder of the version in force, else where the first one will be."""
+        return self.versions().in_force() or engines_dir() / self.name
+
+    def place(self) -> Path:
+        """Return the folder into which the expected version is installed.
+
+        Raises LaunchError (FAILED) for a complete one that cannot be used here.
+        """
+        return place_for(self.versions(), self.marker(), tuple(self.pins))
+
+    def python(self) -> Path:
+        return self.environment() / "bin" / "python"
+
+    def program(self, folder: Path | None = None) -> Path:
+        """Return what it is installed for, by default in force; it may not exist."""
+        return (folder or self.environment()) / "bin" / self.binary
+
+    def marker(self) -> dict[str, str]:
+        """Return the marker of an environment of the expected version."""
+        return dict(self.pins)
+
+    @property
+    def expected(self) -> str:
+        """Return the version that this program installs."""
+        return next(iter(self.pins.values()))
+
+    def version(self) -> str:
+        """Return the version in force; without one that which is installed next."""
+        found = marker_of(self.environment()) or {}
+        return found.get(next(iter(self.pins)), self.expected)
+
+    def answer(self) -> str:
+        """Return the version that the installed program shows, "" for none."""
+        return ""
+
+    def is_ready(self) -> bool:
+        """Return True for a complete one of this version, or one rolled back to."""
+        return self.program().exists() and (self.is_newest() or self.versions().is_rolled_back())
+
+    def is_newest(self) -> bool:
+        """Return True if the version in force is the one that this program installs."""
+        return is_whole(self.environment(), self.pins) and self.program().exists()
+
+    def check(self, folder: Path) -> None:
+        """Raise LaunchError where it cannot be made in this folder."""
+
+    def missing(self, *, demo: bool) -> list[InstallStep]:
+        """Return the steps that `setup` would run."""
+        return [] if self.is_ready() else self.steps(self.environment())
+
+    def setup(self, say: Say, *, demo: bool = True, mirrors: Mirrors | None = None) -> Path | None:
+        """Install the expected version next to the others, try it, and put it in force.
+
+        ``say`` gets one sentence per step; ``mirrors`` are those of environment and file where
+        None. Return the version that was replaced, None for none. Raises LaunchError with the step
+        that failed and its last lines; the version before is in force then.
+        """
+        with alone() as temporary:
+            return self.renew(say, read() if mirrors is None else mirrors, temporary)
+
+    def renew(self, say: Say, mirrors: Mirrors, temporary: Path) -> Path | None:
+        """Do what `setup` does of the environment, while setup is locked."""
+        if self.is_newest():
+            say(text("serve.setup_have_engine", path=self.environment()))
+            return None
+        folder, marker = self.place(), self.marker()
+        if not is_whole(folder, marker) or not self.program(folder).exists():
+            self.check(folder)
+            run_steps(mirrored(self.steps(folder), mirrors), say, mirrors, temporary)
+            mark(folder, marker)
+        return change(self.versions(), folder, folder / "bin" / "python", say, self.modules)
+
+    def facts(self) -> dict[str, str]:
+        """Return what `setup --json` shows of it."""
+        return {"python": str(self.python())}
+
+    def done(self, seconds: int) -> Message:
+        """Return the sentence after a setup that took this time."""
+        return message("serve.setup_done", python=str(self.python()), seconds=seconds)
