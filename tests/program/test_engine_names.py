@@ -41,6 +41,8 @@ ALLOWED = {
     ("extensions/kubernetes/objects/rayservice.py", "cpu"),
     ("extensions/stack/gateway/gateway_objects.py", "cpu"),
     ("core/host/config_files.py", "cpu"),
+    # Ray, as the program that KubeRay runs
+    ("extensions/kubernetes/options.py", "ray-serve"),
     # a target of `render`, not the engine of that name
     ("extensions/stack/stack_render.py", "ray-serve"),
     # the engine that wrote a log, recognized by its lines

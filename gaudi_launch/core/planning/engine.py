@@ -123,6 +123,31 @@ class Spread:
     measured: bool = False
 
 
+@dataclass(frozen=True)
+class Scaling:
+    """Replicas and requests of a deployment in Ray Serve.
+
+    ``target``, ``up`` and ``down`` only count where the number of replicas may vary. ``hpus`` are
+    cards per replica, 0 for an engine without cards.
+    """
+
+    least: int
+    most: int
+    hpus: int
+    ongoing: int
+    target: int = 0
+    up: int = 0
+    down: int = 0
+
+
+@dataclass(frozen=True)
+class ServeConfig:
+    """A Serve config, and the files of its application by name."""
+
+    document: Mapping[str, Any]
+    files: Mapping[str, str]
+
+
 class Engine(ABC):
     """One engine at one version.
 
@@ -264,6 +289,13 @@ class Engine(ABC):
     ) -> Plan:
         """Return the deployment's plan, made from the plan of one replica of `inner`."""
         return plan
+
+    def serve_config(self, args: EngineArgs, scaling: Scaling) -> ServeConfig | None:
+        """Return what a Ray cluster needs to run replicas of the command ``args``.
+
+        Ray gives each all cards of its node. Return None for an engine that is not Ray's.
+        """
+        return None
 
     def suited(self, model: Model) -> Engine:
         """Return the engine for this model: some select their inner engine by the model."""

@@ -348,10 +348,35 @@ def serve_all(
         needs = _needs(each, cluster, pages)
         served = served_of(each.plan, _container(each, cluster), needs, key, name)
         served = replace(served, files=each.files)
+        if cluster.kind == "rayservice":
+            served = in_ray(served, cluster)
         if cluster.kind == "leaderworkerset":
             served = replace(served, env_from={"VLLM_HOST_IP": "status.podIP"})
         found.append(served if recipes else replace(served, recipe_key="", recipe_mib=0))
     return found
+
+
+def in_ray(served: ServedModel, cluster: KubernetesTarget) -> ServedModel:
+    """Return the model with the Serve config of its replicas, one per pod."""
+    from gaudi_launch.core.planning.engine import Scaling
+    from gaudi_launch.core.planning.engine_args import split_argv
+    from gaudi_launch.core.planning.option_table import option_table
+    from gaudi_launch.extensions.kubernetes.options import ray_engine
+    from gaudi_launch.extensions.kubernetes.target import PORT
+
+    words = (*served.container.entry, *served.container.argv)
+    scaling = Scaling(
+        cluster.replicas,
+        cluster.max_replicas,
+        served.needs.cards,
+        served.requests,
+        target=cluster.requests,
+    )
+    made = ray_engine().serve_config(split_argv(words, table=option_table(served.options)), scaling)
+    assert made is not None, "the engine of a RayService has a Serve config"
+    # KubeRay sends requests to every pod whose proxy answers
+    here = {"proxy_location": "EveryNode", "http_options": {"host": "0.0.0.0", "port": PORT}}
+    return replace(served, serve={**made.document, **here}, application=made.files)
 
 
 def _refuse(every: list[PlannedModel], cluster: KubernetesTarget) -> None:

@@ -46,10 +46,8 @@ def parts_of(models: Sequence[ServedModel], cluster: KubernetesTarget, release: 
     Knobs are still in them.
     """
     found: list[Part] = [("", each) for each in storage(cluster, models, release)]
-    if cluster.kind == "rayservice" and not models[0].serve:
-        from gaudi_launch.extensions.kubernetes.objects.rayservice import serve_files
-
-        found.append(("", config_map(release, "application", serve_files())))
+    if models[0].application:
+        found.append(("", config_map(release, "application", models[0].application)))
     places = places_of(models)
     together = len(models) > 1 and not cluster.many
     for served in models:
@@ -85,7 +83,7 @@ def _around_models(
     """Return what all models share: gateway, chat page, monitoring, ingress."""
     found: list[Mapping[str, Any]] = []
     style, path = "chat", "/v1"
-    if first.serve:
+    if first.serve and not first.application:
         style, path = "infer", "/infer"
     if cluster.gateway is not None:
         found += gateway_objects(cluster.gateway, release)
@@ -211,7 +209,7 @@ def notes(
         found.append(message("kubernetes.secret", secret=cluster.secret, names=names))
     found += _gateway_notes(cluster, release)
     found += _controller_notes(cluster)
-    if models[0].serve and models[0].example_image:
+    if models[0].example_image:
         found.append(message("kubernetes.neuron_image", image=models[0].container.image))
     return tuple(dict.fromkeys(found))
 

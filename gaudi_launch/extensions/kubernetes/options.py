@@ -14,6 +14,7 @@ from gaudi_launch.core.planning.container import IMAGE
 
 if TYPE_CHECKING:
     from gaudi_launch.core.planning.container import Container
+    from gaudi_launch.core.planning.engine import Engine
     from gaudi_launch.extensions.kubernetes.target import KubernetesTarget
 
 _WHAT, _SCALE, _STORE, _POD = "What", "Scaling", "Storage and secrets", "Pods and network"
@@ -142,7 +143,6 @@ def to_cluster(
     from gaudi_launch.core.planning.parse import number
     from gaudi_launch.extensions.kubernetes.objects.inferentia import RAY_VERSION
     from gaudi_launch.extensions.kubernetes.target import KubernetesTarget
-    from gaudi_launch.extensions.ray.engine import VERSION as RAY
 
     on_neuron = options.accelerator in instances()
     kind = _kind(options, on_neuron=on_neuron)
@@ -175,16 +175,23 @@ def to_cluster(
         node_selector=dict(_label(word) for word in options.node_selector),
         tolerate=tuple(_key("--tolerate", word) for word in options.tolerate),
         nodes=nodes_of(options),
-        ray_version=options.ray_version or (RAY_VERSION if on_neuron else RAY),
+        ray_version=options.ray_version
+        or (RAY_VERSION if on_neuron else ray_engine().identity.version),
         interface=_matching("--interface", options.interface, _INTERFACE, "kubernetes.interface")
         or "eth0",
     )
 
 
+def ray_engine() -> Engine:
+    """Return the engine that makes the Serve config of a RayService."""
+    from gaudi_launch.core.engines.registry import find
+
+    return find("ray-serve")
+
+
 def _kind(options: KubernetesOptions, *, on_neuron: bool) -> str:
     """Return the kind of the workload. Raises LaunchError (USAGE)."""
     from gaudi_launch.extensions.kubernetes.target import KINDS
-    from gaudi_launch.extensions.ray.engine import VERSION as RAY
 
     usual = "rayservice" if on_neuron else "deployment"
     kind = _one_of("--kind", options.kind or usual, KINDS)
@@ -194,7 +201,7 @@ def _kind(options: KubernetesOptions, *, on_neuron: bool) -> str:
             raise _usage("kubernetes.not_with", one=f"--kind {kind}", other=other)
         return kind
     if not on_neuron and not options.image:
-        raise _usage("kubernetes.ray_image", ray=RAY)
+        raise _usage("kubernetes.ray_image", ray=ray_engine().identity.version)
     if options.monitor:
         raise _usage("kubernetes.not_with", one="--monitor", other="--kind rayservice")
     return kind

@@ -37,9 +37,10 @@ class ServedModel:
     selector: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)  # of its pods
     files: Mapping[str, str] = field(default_factory=dict)  # of the plan itself, by name
-    # of a RayService: Serve's config (empty: ours around the engine), Ray's resource of the cards
-    # and their number per pod, and what only the head's pod has
+    # of a RayService: Serve's config, the files of its application (none: it is in the image),
+    # Ray's resource of the cards and their number per pod, and what only the head's pod has
     serve: Mapping[str, Any] = field(default_factory=dict)
+    application: Mapping[str, str] = field(default_factory=dict)
     ray_resource: str = "HPU"
     ray_amount: int = 0
     head_env: Mapping[str, str] = field(default_factory=dict)

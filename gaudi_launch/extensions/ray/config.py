@@ -6,11 +6,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.reader import BadDocument, parse_yaml
+from gaudi_launch.core.planning.engine import Scaling
 from gaudi_launch.core.planning.engine_args import EngineArgs, split_argv
 from gaudi_launch.extensions.ray.schema import check
 
@@ -23,23 +23,6 @@ RESERVE = 8
 # an engine ends within 8 s of its signal, then its remaining processes
 # (runtime/gaudi_ray_engine.py)
 _SHUTDOWN_SECONDS = 12
-
-
-@dataclass(frozen=True)
-class ScalingOptions:
-    """Replicas and requests of a deployment.
-
-    ``target``, ``up`` and ``down`` only count where the number of replicas may vary. ``hpus`` are
-    cards per replica, 0 for an engine without cards.
-    """
-
-    least: int
-    most: int
-    hpus: int
-    ongoing: int
-    target: int = 0
-    up: int = 0
-    down: int = 0
 
 
 def without_address(args: EngineArgs) -> tuple[list[str], str, int]:
@@ -59,7 +42,7 @@ def document(
     kind: str,
     words: Sequence[str],
     sets: Sequence[Mapping[str, Any]],
-    wanted: ScalingOptions,
+    wanted: Scaling,
 ) -> dict[str, Any]:
     """Return the config.
 

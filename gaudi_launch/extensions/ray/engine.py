@@ -28,8 +28,16 @@ from gaudi_launch.core.host.cpus import format_cpus
 from gaudi_launch.core.host.hardware import Host
 from gaudi_launch.core.models.model import Model
 from gaudi_launch.core.planning.decisions import Decisions
-from gaudi_launch.core.planning.engine import Context, Engine, InstalledAnswer, Limits, Proposal
-from gaudi_launch.core.planning.engine_args import split_argv
+from gaudi_launch.core.planning.engine import (
+    Context,
+    Engine,
+    InstalledAnswer,
+    Limits,
+    Proposal,
+    Scaling,
+    ServeConfig,
+)
+from gaudi_launch.core.planning.engine_args import EngineArgs, split_argv
 from gaudi_launch.core.planning.placement import choose, parse_visible
 from gaudi_launch.core.planning.plan import (
     Command,
@@ -57,6 +65,9 @@ HEAD = IN_RAY / "gaudi_ray_head.py"
 VISIBLE = "HABANA_VISIBLE_MODULES"
 NOSET = "RAY_EXPERIMENTAL_NOSET_HABANA_VISIBLE_MODULES"
 _BACKEND = "--distributed-executor-backend"
+# a launch takes minutes: more replicas after one minute of need, fewer after half an hour without
+# (assumed)
+_UP_SECONDS, _DOWN_SECONDS = 60, 1800
 _HPU_ORIGIN = "ray 2.60.0: python/ray/_private/accelerators/hpu.py"
 
 
@@ -261,9 +272,33 @@ class RayServe(Engine):
             warnings=(*placement.warnings, *self._warnings(request), *plan.warnings),
         )
 
-    def _deployment(
-        self, request: Request, seqs: int, hpus: int, decisions: Decisions
-    ) -> config.ScalingOptions:
+    def serve_config(self, args: EngineArgs, scaling: Scaling) -> ServeConfig:
+        """Return the config of replicas on the nodes of a cluster, and our application."""
+        words, address, port = config.without_address(args)
+        seqs = scaling.ongoing
+        wanted = replace(
+            scaling,
+            hpus=scaling.hpus or 1,
+            ongoing=seqs + config.RESERVE,
+            target=scaling.target or max(1, seqs * 3 // 4),
+            up=_UP_SECONDS,
+            down=_DOWN_SECONDS,
+        )
+        document = config.document(
+            address=address,
+            port=port,
+            kind="engine",
+            words=words,
+            sets=[{"modules": list(range(scaling.hpus))}],
+            wanted=wanted,
+        )
+        # the head is of a single machine
+        paths = [path for path in sorted(IN_RAY.glob("*.py")) if path != HEAD]
+        return ServeConfig(
+            document, {path.name: path.read_text(encoding="utf-8") for path in paths}
+        )
+
+    def _deployment(self, request: Request, seqs: int, hpus: int, decisions: Decisions) -> Scaling:
         """Return the numbers of replicas and requests, as settings with reasons."""
         least, most = request.replicas or (1, 1)
         flag: Source = "computed" if request.replicas is None else "flag"
@@ -276,7 +311,7 @@ class RayServe(Engine):
         decisions.option("max_ongoing_requests", str(seqs + reserve), ongoing, origin="assumed")
         if self.needs_cards:
             decisions.option("resources.HPU", str(hpus), message("ray.hpu"), origin=_HPU_ORIGIN)
-        wanted = config.ScalingOptions(least, most, hpus, seqs + reserve)
+        wanted = Scaling(least, most, hpus, seqs + reserve)
         if least == most:
             decisions.option("num_replicas", str(most), asked, source=flag)
             return wanted
@@ -289,7 +324,7 @@ class RayServe(Engine):
         else:
             reason = message("plan.flag", flag="--ongoing")
             decisions.option(name, str(target), reason, source="flag")
-        up, down = (60, 1800) if self.needs_cards else (5, 60)
+        up, down = (_UP_SECONDS, _DOWN_SECONDS) if self.needs_cards else (5, 60)
         why = message("ray.delays") if self.needs_cards else message("ray.delays_cpu")
         decisions.option("upscale_delay_s", str(up), why, origin="assumed")
         decisions.option("downscale_delay_s", str(down), why, origin="assumed")

@@ -7,19 +7,19 @@ from collections.abc import Sequence
 
 import pytest
 
-from gaudi_launch.core.base.errors import ExitCode
 from gaudi_launch.core.host.accelerators import Instance
 from gaudi_launch.core.models.model import Model
 from gaudi_launch.core.planning.container import Container
 from gaudi_launch.core.render.rendered import Rendered
+from gaudi_launch.extensions.kubernetes.case import in_ray
 from gaudi_launch.extensions.kubernetes.chart_values import Name
 from gaudi_launch.extensions.kubernetes.documents import render
 from gaudi_launch.extensions.kubernetes.helm_chart import chart
 from gaudi_launch.extensions.kubernetes.objects.inferentia import neuron_served
 from gaudi_launch.extensions.kubernetes.target import KubernetesTarget, ServedModel
+from gaudi_launch.extensions.ray.schema import check
 from tests.support.cli import golden
 from tests.support.kubernetes_documents import objects, steady
-from tests.support.refusals import failing
 from tests.support.served_models import GATEWAY, plain_served, served
 
 INSTANCE = Instance("inf2.48xlarge", 12, 24, 16, 192, 768)
@@ -77,7 +77,7 @@ SHAPES: dict[str, tuple[Sequence[ServedModel], KubernetesTarget]] = {
         [plain_served()],
         KubernetesTarget("chat", kind="leaderworkerset", nodes=2, replicas=2),
     ),
-    "ray": ([served(files={})], RAY),
+    "ray": ([in_ray(served(files={}), RAY)], RAY),
 }
 
 
@@ -131,10 +131,8 @@ def test_what_a_template_could_read_as_its_own_stays_text() -> None:
     assert f"        image: {image}" in lines
 
 
-def test_a_key_that_ray_would_ignore_is_refused() -> None:
-    wrong = {"applications": [], "proxy_place": "EveryNode"}
-    with failing("kubernetes.not_valid", ExitCode.FAILED):
-        render([plain_served(serve=wrong)], RAY)
+def test_ray_ignores_no_key_of_the_inferentia_example() -> None:
+    assert check(dict(neuron_served(LLAMA, INSTANCE, "llama", None, "", (1, 3)).serve)) == []
 
 
 def test_what_a_monitored_model_needs_is_noted() -> None:

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
+from gaudi_launch.core.planning.engine import Scaling
 from gaudi_launch.core.planning.engine_args import engine_args
-from gaudi_launch.extensions.ray.config import ScalingOptions, document, without_address
+from gaudi_launch.extensions.ray.config import document, without_address
 
 SETS = [{"modules": [0, 1]}, {"modules": [2, 3]}]
 
 
-def made(kind: str, words: list[str], options: ScalingOptions) -> dict[str, Any]:
+def made(kind: str, words: list[str], options: Scaling) -> dict[str, Any]:
     return document(address="0.0.0.0", port=8000, kind=kind, words=words, sets=SETS, wanted=options)
 
 
 def test_a_generator_has_its_options_and_a_number_that_varies() -> None:
     words = "python3 -m x --model m --served-model-name n --dtype bfloat16 --max-model-len 512"
-    options = ScalingOptions(1, 4, 0, 20, target=10, up=30, down=600)
+    options = Scaling(1, 4, 0, 20, target=10, up=30, down=600)
     application = made("transformers", [*words.split(), "--trust-remote-code"], options)[
         "applications"
     ][0]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from gaudi_launch.extensions.ray.config import ScalingOptions, document
+from gaudi_launch.core.planning.engine import Scaling
+from gaudi_launch.extensions.ray.config import document
 from gaudi_launch.extensions.stack.ray_config import StackAddress, StackDeployment, stack_document
 
 
@@ -15,7 +16,7 @@ def deployment(name: str, replicas: int, **more: Any) -> StackDeployment:
         kind="engine",
         words=["python3", "-m", name],
         sets=[{"modules": [replicas]}],
-        wanted=ScalingOptions(replicas, replicas, 1, 100),
+        wanted=Scaling(replicas, replicas, 1, 100),
     )
     return StackDeployment(name, (name, f"{name}-too"), config, **more)
 

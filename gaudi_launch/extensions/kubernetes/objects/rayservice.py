@@ -3,7 +3,7 @@
 KubeRay v1.7.0 (ray-project/kuberay@59d663aeec13) does not support habana.ai/gaudi, so Ray gets the
 cards as an option (rayStartParams), and any change makes KubeRay start a second cluster unless
 upgrades are disabled. On Gaudi a replica is the planned engine inside our Serve application
-(`engines/ray_serve/runtime`), one replica per pod.
+(`Engine.serve_config`), one replica per pod.
 """
 
 from __future__ import annotations
@@ -12,9 +12,6 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from gaudi_launch.core.base.errors import ExitCode, LaunchError
-from gaudi_launch.core.planning.engine_args import split_argv
-from gaudi_launch.core.planning.option_table import option_table
 from gaudi_launch.core.render.yaml_text import dump
 from gaudi_launch.extensions.kubernetes.chart_values import Checksum, Knob, Name
 from gaudi_launch.extensions.kubernetes.objects.pod import (
@@ -30,75 +27,14 @@ from gaudi_launch.extensions.kubernetes.objects.pod import (
     recipe_containers,
 )
 from gaudi_launch.extensions.kubernetes.target import PORT, KubernetesTarget, ServedModel
-from gaudi_launch.extensions.ray import config, engine
-from gaudi_launch.extensions.ray.schema import check
 
-# files that run inside Ray; the head of a single machine (gaudi_ray_head.py) is not needed in a
-# cluster
-_NOT_NEEDED = "gaudi_ray_head.py"
 # awslabs/ai-on-eks@41a979e:
 # blueprints/inference/llama2-13b-chat-rayserve-inf2/ray-service-llama2.yaml
 _HEAD = {"cpu": "4", "memory": "20Gi"}
-# a launch takes minutes: more replicas after one minute of need, fewer after half an hour without
-# (assumed, as in engines/ray_serve.py)
-_UP_SECONDS, _DOWN_SECONDS = 60, 1800
 # Ray writes the output of its processes to files inside the pod, which `kubectl logs` does not show
 # (docs: Ray, Configuring Logging; seen with 2.60); its messages are left out
 _TO_THE_POD = {"RAY_LOG_TO_STDERR": "1", "RAY_BACKEND_LOG_LEVEL": "warning"}
 _PORTS = ((6379, "gcs-server"), (8265, "dashboard"), (10001, "client"), (PORT, "serve"))
-
-
-def serve_files() -> dict[str, str]:
-    """Return the Serve application, file by file."""
-    return {
-        path.name: path.read_text(encoding="utf-8")
-        for path in sorted(engine.IN_RAY.glob("*.py"))
-        if path.name != _NOT_NEEDED
-    }
-
-
-def serve_config(served: ServedModel, cluster: KubernetesTarget) -> dict[str, Any]:
-    """Return the Serve config: the model's application, else ours with the engine.
-
-    Raises LaunchError (FAILED) for a key that Ray would silently ignore.
-    """
-    document = dict(served.serve or _around(served, cluster))
-    for wrong in check(document):
-        raise LaunchError(
-            "kubernetes.not_valid",
-            ExitCode.FAILED,
-            object="serveConfigV2",
-            where="",
-            what=wrong.render(),
-        )
-    return document
-
-
-def _around(served: ServedModel, cluster: KubernetesTarget) -> dict[str, Any]:
-    container = served.container
-    words, _, _ = config.without_address(
-        split_argv(container.argv, table=option_table(served.options))
-    )
-    cards, ongoing = served.needs.cards or 1, served.requests + config.RESERVE
-    document = config.document(
-        address="0.0.0.0",
-        port=PORT,
-        kind="engine",
-        words=[*container.entry, *words],
-        # the device plugin chooses the cards, and Ray gives the replica all of them
-        sets=[{"modules": list(range(served.needs.cards))}],
-        wanted=config.ScalingOptions(
-            cluster.replicas,
-            cluster.max_replicas,
-            cards,
-            ongoing,
-            target=cluster.requests or max(1, served.requests * 3 // 4),
-            up=_UP_SECONDS,
-            down=_DOWN_SECONDS,
-        ),
-    )
-    # KubeRay sends requests to every pod whose proxy answers
-    return {**document, "proxy_location": "EveryNode"}
 
 
 def ray_service(
@@ -123,7 +59,7 @@ def ray_service(
         # without it every change starts a second cluster in addition to the first, for which no
         # cards are free
         "upgradeStrategy": {"type": "None"},
-        "serveConfigV2": dump(serve_config(served, cluster)),
+        "serveConfigV2": dump(dict(served.serve)),
         "rayClusterConfig": {
             "rayVersion": cluster.ray_version,
             **scales,
@@ -150,7 +86,7 @@ def _worker(
     first, beside = recipe_containers(served)
     container = engine_container(served, cluster, places)
     kept = ["image", "env", "resources", "volumeMounts"]
-    if not served.serve:
+    if served.application:
         kept.append("securityContext")
     container = {
         "name": "ray-worker",
@@ -193,7 +129,7 @@ def _head(served: ServedModel, cluster: KubernetesTarget, release: Name) -> dict
         pod = {"runtimeClassName": Knob(("runtimeClassName",), cluster.runtime_class), **pod}
     # replicas run on workers: the head has no card, and the small parts of Serve need no CPU
     start = {"dashboard-host": "0.0.0.0"}
-    if not served.serve:
+    if served.application:
         start["num-cpus"] = "0"
     return {
         "rayStartParams": start,
@@ -209,7 +145,7 @@ def _with_application(container: dict[str, Any], served: ServedModel) -> dict[st
 
     An application of the model is in its image.
     """
-    if served.serve:
+    if not served.application:
         return {name: value for name, value in container.items() if value != []}
     path = {"name": "PYTHONPATH", "value": f"{SCRIPTS}/ray"}
     mount = {"name": "application", "mountPath": f"{SCRIPTS}/ray", "readOnly": True}
@@ -225,9 +161,9 @@ def _application(served: ServedModel) -> dict[str, Checksum]:
 
     An application of the model is in its image.
     """
-    if served.serve:
+    if not served.application:
         return {}
-    return {"application": Checksum("application", serve_files())}
+    return {"application": Checksum("application", served.application)}
 
 
 def _volumes(served: ServedModel, release: Name) -> list[dict[str, Any]]:
