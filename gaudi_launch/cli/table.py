@@ -135,7 +135,8 @@ SUBCOMMANDS: dict[str, str] = {
     "render monitoring": "extensions.watch.monitoring",
 }
 
-# what a shell completes, and the help: parts of the program that a running command does not need
+# what a shell completes, the help, and what one extension has for the commands of others: parts of
+# the program that a command does not need in most runs
 LISTS: dict[str, str] = {
     "completion": "cli.completion:attach",
     "bash words": "cli.completion:join_bash_words",
@@ -144,6 +145,7 @@ LISTS: dict[str, str] = {
     "checks": "core.doctor.runner:CHECKS",
     "help": "cli.help:shown",
     "start command": "extensions.migrate.case:serve_words",
+    "stack plans": "extensions.stack.render_plans:stack_plans",
     "nearest models": "cli.nearest_models:nearest_models",
 }
 

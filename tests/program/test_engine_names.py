@@ -39,12 +39,10 @@ ALLOWED = {
     ("extensions/kubernetes/objects/needs.py", "cpu"),
     ("extensions/kubernetes/objects/webui_objects.py", "cpu"),
     ("extensions/kubernetes/objects/rayservice.py", "cpu"),
-    ("extensions/stack/gateway/gateway_objects.py", "cpu"),
+    ("extensions/kubernetes/objects/gateway_objects.py", "cpu"),
     ("core/host/config_files.py", "cpu"),
     # Ray, as the program that KubeRay runs
     ("extensions/kubernetes/options.py", "ray-serve"),
-    # a target of `render`, not the engine of that name
-    ("extensions/stack/stack_render.py", "ray-serve"),
     # the engine that wrote a log, recognized by its lines
     ("core/services/diagnosis/log_facts.py", "tgi"),
     ("core/services/diagnosis/log_facts.py", "vllm-fork"),

@@ -60,7 +60,6 @@ from gaudi_launch.extensions.recommend.case import RecommendOptions
 from gaudi_launch.extensions.stack import case as stack_case
 from gaudi_launch.extensions.stack import init as stack_init
 from gaudi_launch.extensions.stack import stack_plan as stack_stack_plan
-from gaudi_launch.extensions.stack import stack_render as stack_stack_render
 from gaudi_launch.extensions.stack.change import ChangeOptions
 from gaudi_launch.extensions.stack.init import InitOptions
 from gaudi_launch.extensions.watch.top import case as top_case
@@ -273,19 +272,20 @@ CASES = (
     ),
     Case(
         f"render systemd {LAUNCH} --stack s --user",
-        stack_stack_render.systemd,
-        (Path("s"), LAUNCHED, SystemdOptions(user=True), STDOUT),
+        render_case.systemd_several,
+        (Path("s"), None, LAUNCHED, SystemdOptions(user=True), STDOUT),
     ),
     Case(
         "render compose --stack s --image i",
-        stack_stack_render.compose,
-        (Path("s"), LaunchOptions(), "i", STDOUT),
+        render_case.compose_several,
+        (Path("s"), None, LaunchOptions(), "i", STDOUT),
     ),
     Case(
         "render ray-serve --stack s --to /o/ --machine m --force --json",
-        stack_stack_render.ray_serve,
+        ray_case.ray_serve_several,
         (
             Path("s"),
+            None,
             LaunchOptions(machine="m", force=True),
             Destination("/o/", several=True),
         ),
@@ -302,9 +302,10 @@ CASES = (
     ),
     Case(
         "render kubernetes --stack s --helm /h",
-        stack_stack_render.kubernetes,
+        kubernetes_case.render_several,
         (
             Path("s"),
+            None,
             LaunchOptions(),
             KubernetesOptions(),
             KubernetesForm(read_with, helm=True),

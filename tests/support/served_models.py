@@ -6,9 +6,10 @@ from typing import Any
 
 from gaudi_launch.core.base.messages import message
 from gaudi_launch.core.planning.container import Container, Mount
+from gaudi_launch.core.render.gateway import GatewayFiles, GatewaySecrets
 from gaudi_launch.extensions.kubernetes.chart_values import Name
 from gaudi_launch.extensions.kubernetes.objects.needs import PodResources
-from gaudi_launch.extensions.kubernetes.target import KubernetesGateway, ServedModel
+from gaudi_launch.extensions.kubernetes.target import ServedModel
 
 NEEDS = PodResources(
     cards=2,
@@ -39,12 +40,13 @@ CONTAINER = Container(
     scale_out=True,
 )
 
-GATEWAY = KubernetesGateway(
-    "gaudi-launch/gateway:3",
+GATEWAY = GatewayFiles(
     ("haproxy", "-f", "/etc/gaudi-launch-gateway/haproxy.cfg"),
     {"haproxy.cfg": "frontend all\n  bind :8000\n"},
-    keys=True,
-    tls=True,
+    image="gaudi-launch/gateway:3",
+    folder="/etc/gaudi-launch-gateway",
+    run_folder="/run/gaudi-launch-gateway",
+    secrets=GatewaySecrets("/keys", "/certificate", "/key"),
 )
 
 

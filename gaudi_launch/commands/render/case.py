@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.fields import switch, value
 from gaudi_launch.core.base.messages import text
 from gaudi_launch.core.engines.detect import is_elsewhere
+from gaudi_launch.core.launch.report import Silent
 from gaudi_launch.core.render.deliver import Destination, RenderedFiles, deliver
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
+    from gaudi_launch.core.launch.named_plans import NamedPlans, ReadPlans
     from gaudi_launch.core.launch.options import LaunchOptions
     from gaudi_launch.core.launch.prepare import Prepared
     from gaudi_launch.core.launch.report import Reporter
@@ -23,6 +26,8 @@ if TYPE_CHECKING:
     from gaudi_launch.core.render.systemd import UnitOptions
 
 _OUTPUT = "Output"
+# ports of rendered engines, in the order of the file: the same on every machine
+_FIRST_PORT = 30101
 
 
 @dataclass(frozen=True)
@@ -223,6 +228,129 @@ def systemd(
     return _finish(made, "systemd", rendered, to, force=options.force)
 
 
+class _Once(Silent):
+    """Says each line once: replicas have the same warnings."""
+
+    def __init__(self, inner: Reporter) -> None:
+        self._inner = inner
+        self._said: set[str] = set()
+
+    def say(self, line: str) -> None:
+        if line not in self._said:
+            self._said.add(line)
+            self._inner.say(line)
+
+
+def compose_several(
+    file: Path,
+    read: ReadPlans,
+    options: LaunchOptions,
+    image: str | None,
+    to: Destination,
+    reporter: Reporter,
+) -> RenderedFiles:
+    """Render all plans of a file as a compose file with the gateway's files.
+
+    Raises LaunchError.
+    """
+    from gaudi_launch.core.render.compose import ComposeEngine, mounted, render_several
+
+    _refuse_name(to)
+    several = read(file, options)
+    engines = _engines(several, to, reporter)
+    secrets = several.gateway.secrets
+    place = replace(several.gateway, urls=_urls(engines), secrets=mounted(secrets))
+    rendered = render_several(
+        several.name,
+        several.head,
+        [
+            ComposeEngine(made.name, made.container(image), made.dockerfile(image), named.after)
+            for named, made in zip(several.plans, engines, strict=True)
+        ],
+        several.files_at(place),
+        secrets,
+    )
+    to = replace(to, name=several.name)
+    return _finish_several(engines, "compose", rendered, to, force=options.force)
+
+
+def systemd_several(
+    file: Path,
+    read: ReadPlans,
+    options: LaunchOptions,
+    unit: SystemdOptions,
+    to: Destination,
+    reporter: Reporter,
+) -> RenderedFiles:
+    """Render all plans of a file as units with a target for all. Raises LaunchError."""
+    from gaudi_launch.core.render.gateway import GATEWAY_FOLDER
+    from gaudi_launch.core.render.systemd import UnitEngine, render_several, run_folder
+
+    _refuse_name(to)
+    several = read(file, options)
+    engines = _engines(several, to, reporter)
+    place = replace(
+        several.gateway,
+        urls=_urls(engines),
+        folder=str(Path(to.output or ".").expanduser().absolute() / GATEWAY_FOLDER),
+        run_folder=run_folder(several.name),
+    )
+    gateway = several.files_at(place)
+    units = [
+        UnitEngine(made.name, made.on_host(reporter), made.exported, named.after)
+        for named, made in zip(several.plans, engines, strict=True)
+    ]
+    rendered = render_several(several.name, several.head, units, gateway, unit_options(unit))
+    to = replace(to, name=several.name)
+    return _finish_several(engines, "systemd", rendered, to, force=options.force)
+
+
+def _engines(several: NamedPlans, to: Destination, reporter: Reporter) -> list[PlanToRender]:
+    """Return all engines with their plans; each has a folder for its files."""
+    once = _Once(reporter)
+    found = []
+    for number, each in enumerate(several.plans):
+        options = replace(each.options, port=str(_FIRST_PORT + number))
+        folder = None if to.output is None else str(Path(to.output) / each.name)
+        own = replace(to, output=folder, name=each.name)
+        found.append(to_render(options, own, once, placement=each.plan.placement))
+    return found
+
+
+def _urls(engines: list[PlanToRender]) -> dict[str, str]:
+    """Return the engines' addresses on their machine, by name."""
+    return {made.name: made.plan.url for made in engines}
+
+
+def _finish_several(
+    engines: list[PlanToRender], target: str, rendered: Rendered, to: Destination, *, force: bool
+) -> RenderedFiles:
+    """Deliver the rendered text with the files of all plans."""
+    files = dict(rendered.files)
+    for made in engines:
+        files |= {f"{made.name}/{name}": content for name, content in made.files.items()}
+    return deliver(replace(rendered, files=files), target, to, force=force)
+
+
+def _refuse_name(to: Destination) -> None:
+    """Raise LaunchError (USAGE) for a name: that of a stack is in its file."""
+    if to.name is not None:
+        raise LaunchError("kubernetes.not_with", ExitCode.USAGE, one="--name", other="--stack")
+
+
+def refuse_beside(options: LaunchOptions, name: str, allowed: Sequence[str] = ()) -> None:
+    """Raise LaunchError (USAGE) for launch options with one that replaces the model.
+
+    ``allowed`` are fields of the options.
+    """
+    given = [spelling for field, spelling in options.given() if field not in allowed]
+    if options.extra:
+        given.append("--")
+    if given:
+        one = ", ".join(given)
+        raise LaunchError("kubernetes.not_with", ExitCode.USAGE, one=one, other=name)
+
+
 def unit_options(unit: SystemdOptions) -> UnitOptions:
     """Return the options of a unit on this machine."""
     from gaudi_launch.core.render.systemd import UnitOptions
@@ -250,7 +378,6 @@ def _launcher() -> str:
     """Return the path of this program."""
     import shutil
     import sys
-    from pathlib import Path
 
     beside = Path(sys.executable).with_name("gaudi-launch")
     return shutil.which("gaudi-launch") or str(beside)
@@ -270,7 +397,6 @@ def to_render(
     rendered text writes those files itself. ``placement``: the cards, where they were chosen.
     """
     import shutil
-    from pathlib import Path
 
     from gaudi_launch.core.launch.prepare import prepare, refuse_simulated
     from gaudi_launch.core.render.text import with_exported, with_files
@@ -328,7 +454,6 @@ def check_output_option(options: LaunchOptions) -> None:
 
 def absolute_paths(options: LaunchOptions) -> LaunchOptions:
     """Return the options with absolute paths."""
-    from pathlib import Path
 
     def absolute(path: str | None) -> str | None:
         if path:

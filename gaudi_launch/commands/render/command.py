@@ -11,6 +11,7 @@ import typer
 
 from gaudi_launch.cli.command_app import CommandApp
 from gaudi_launch.cli.options import Launch, LaunchOptions, RecordCommand, record
+from gaudi_launch.cli.table import listed
 from gaudi_launch.commands.render.case import ContainerFileOptions, FileOptions
 from gaudi_launch.commands.render.options import STACK
 from gaudi_launch.commands.render.view import show
@@ -55,11 +56,11 @@ def compose(
     """Write a compose file with one service and its health check, or with all of a stack."""
     from gaudi_launch.cli.terminal import Terminal
     from gaudi_launch.commands.render import case as render
-    from gaudi_launch.extensions.stack import stack_render
 
     to = files.destination
     if stack:
-        made = stack_render.compose(Path(stack), options, files.image, to, Terminal())
+        read = listed("stack plans")
+        made = render.compose_several(Path(stack), read, options, files.image, to, Terminal())
     else:
         made = render.compose(options, files.image, to, Terminal())
     show(made, as_json=files.as_json)
@@ -90,12 +91,12 @@ def systemd(
     """Write a systemd service that is active when the engine is ready."""
     from gaudi_launch.cli.terminal import Terminal
     from gaudi_launch.commands.render import case as render
-    from gaudi_launch.extensions.stack import stack_render
 
     unit = render.SystemdOptions(user, run_as, with_tuning)
     to = files.destination
     if stack:
-        made = stack_render.systemd(Path(stack), options, unit, to, Terminal())
+        read = listed("stack plans")
+        made = render.systemd_several(Path(stack), read, options, unit, to, Terminal())
     else:
         made = render.systemd(options, unit, to, Terminal())
     show(made, as_json=files.as_json)

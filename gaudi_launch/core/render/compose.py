@@ -1,11 +1,13 @@
-"""A container as a compose file."""
+"""A container as a compose file, or several with their gateway."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+from gaudi_launch.core.base.messages import Message, message
 from gaudi_launch.core.engines.docker_command import (
     GAUDI_WORDS,
     SCALE_OUT_CAPABILITIES,
@@ -20,6 +22,7 @@ from gaudi_launch.core.render.docker import (
     STOP_SECONDS,
     health_words,
 )
+from gaudi_launch.core.render.gateway import GATEWAY_FOLDER, GatewayFiles, GatewaySecrets
 from gaudi_launch.core.render.plan_container import about_cards, required, visible
 from gaudi_launch.core.render.rendered import Rendered
 from gaudi_launch.core.render.text import comments
@@ -34,6 +37,11 @@ _CONFINED = {
     "shm_size": SHM_SIZE,
 }
 
+
+# compose mounts a secret at /run/secrets/NAME (docs.docker.com: Compose file, services, secrets)
+_SECRETS = "/run/secrets"
+_KEYS, _CERTIFICATE, _KEY = "gateway-keys", "gateway-certificate", "gateway-key"
+_HAPROXY_START_SECONDS = 30
 
 # keys of a service that are written only with a content
 _LEFT_OUT = ("entrypoint", "command", "ulimits", "volumes", "healthcheck")
@@ -160,3 +168,95 @@ def _gaudi(word: str) -> tuple[str, Any]:
     if key == "cap_add":
         return key, [value]
     return key, value
+
+
+@dataclass(frozen=True)
+class ComposeEngine:
+    """One engine: its service's name, its container, what it waits for.
+
+    ``dockerfile`` builds an image that is not published.
+    """
+
+    name: str
+    container: Container
+    dockerfile: str | None
+    after: tuple[str, ...]
+
+
+def mounted(secrets: GatewaySecrets) -> GatewaySecrets:
+    """Return where the gateway's container has these files of the machine."""
+    found = {name: f"{_SECRETS}/{name}" for name in _secret_files(secrets)}
+    return GatewaySecrets(
+        keys=found.get(_KEYS, ""),
+        certificate=found.get(_CERTIFICATE, ""),
+        key=found.get(_KEY, ""),
+    )
+
+
+def render_several(
+    name: str,
+    head: Sequence[str],
+    engines: Sequence[ComposeEngine],
+    gateway: GatewayFiles,
+    secrets: GatewaySecrets,
+) -> Rendered:
+    """Return compose.yaml, and the gateway's files in a folder next to it.
+
+    All containers share the host's network: engines listen on the loopback address. ``secrets``
+    are files of the machine.
+    """
+    secret_files = _secret_files(secrets)
+    services: dict[str, Any] = {f"{name}-gateway": _gateway_service(name, gateway, secret_files)}
+    notes: list[Message] = []
+    for engine in engines:
+        service = service_of(engine.container, engine.name, engine.dockerfile)
+        if engine.after:
+            service["depends_on"] = {
+                other: {"condition": "service_healthy"} for other in engine.after
+            }
+        services[engine.name] = service
+        notes += about_cards(engine.container)
+    document: dict[str, Any] = {"name": project_name(name), "services": services}
+    if secret_files:
+        document["secrets"] = {each: {"file": path} for each, path in secret_files.items()}
+        notes.append(message("render.stack_secrets", paths=", ".join(secret_files.values())))
+    notes.append(message("render.stack_build", image=gateway.image))
+    beside = {f"{GATEWAY_FOLDER}/{each}": content for each, content in gateway.files.items()}
+    return Rendered({FILE: file_text(head, document), **beside}, notes=tuple(dict.fromkeys(notes)))
+
+
+def _gateway_service(
+    name: str, gateway: GatewayFiles, secret_files: Mapping[str, str]
+) -> dict[str, Any]:
+    service: dict[str, Any] = {
+        "image": gateway.image,
+        "container_name": f"{name}-gateway",
+        "build": {"dockerfile_inline": gateway.dockerfile},
+        "command": list(gateway.argv),
+        "init": True,
+        "network_mode": "host",
+        "read_only": True,
+        "tmpfs": [f"{gateway.run_folder}:mode=0700"],
+        "security_opt": ["no-new-privileges:true"],
+        "volumes": [
+            {
+                "type": "bind",
+                "source": f"./{GATEWAY_FOLDER}",
+                "target": gateway.folder,
+                "read_only": True,
+                "bind": {"create_host_path": False},
+            }
+        ],
+    }
+    if secret_files:
+        service["secrets"] = list(secret_files)
+    service["healthcheck"] = health_check(gateway.check, _HAPROXY_START_SECONDS)
+    service["restart"] = "on-failure"
+    service["stop_grace_period"] = f"{STOP_SECONDS}s"
+    return service
+
+
+def _secret_files(secrets: GatewaySecrets) -> dict[str, str]:
+    """Return the host's paths of the keys file and TLS files, by secret."""
+    found = {_KEYS: secrets.keys, _CERTIFICATE: secrets.certificate, _KEY: secrets.key}
+    return {name: _plain(path) for name, path in found.items() if path}

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from gaudi_launch.core.base.messages import Message
     from gaudi_launch.core.host.hardware import Host
     from gaudi_launch.core.host.host_config import HostConfig
+    from gaudi_launch.core.launch.named_plans import NamedPlan, ReadPlans
     from gaudi_launch.core.launch.options import LaunchOptions
     from gaudi_launch.core.launch.prepare import Prepared
     from gaudi_launch.core.models.model import Model
@@ -105,6 +106,73 @@ def render_kubernetes(
     names = [each.model or "" for each in every]
     served = serve_all(models, names, cluster, pages, recipes=not wanted.no_recipes)
     return _rendered(served, cluster, form), release
+
+
+def render_several(
+    file: Path,
+    read: ReadPlans,
+    options: LaunchOptions,
+    wanted: KubernetesOptions,
+    form: KubernetesForm,
+) -> tuple[Rendered, str]:
+    """Return the objects of several plans and their gateway, and the release's name.
+
+    Each replica is a Deployment with a Service, which the gateway checks as on one server.
+    Raises LaunchError.
+    """
+    from gaudi_launch.core.render.gateway import GatewayPlace
+    from gaudi_launch.extensions.kubernetes.documents import render
+    from gaudi_launch.extensions.kubernetes.objects.gateway_objects import pod_secrets
+    from gaudi_launch.extensions.kubernetes.options import to_cluster
+    from gaudi_launch.extensions.kubernetes.served import release_name
+    from gaudi_launch.extensions.kubernetes.target import PORT
+
+    _refuse_of_several(wanted, form)
+    machine = at_home(options, None, wanted.accelerator).machine
+    several = read(file, replace(options, machine=machine))
+    release = release_name(wanted.name or several.name.lower(), "")
+    each_given = [_in_pod(each) for each in several.plans]
+    models = [planned(each, wanted) for each in each_given]
+    cluster = to_cluster(wanted, release, [each.container for each in models])
+    names = [each.names[0] for each in several.plans]
+    served = serve_all(
+        models, names, cluster, pages_of(wanted.hugepages), recipes=not wanted.no_recipes
+    )
+    urls = {
+        each.name: f"http://{found.name.plain()}:{PORT}"
+        for each, found in zip(several.plans, served, strict=True)
+    }
+    place = GatewayPlace("0.0.0.0", PORT, pod_secrets(several.gateway.secrets), urls)
+    gateway = several.files_at(place)
+    rendered = render(served, replace(cluster, gateway=gateway))
+    files = {**rendered.files, "gateway.Dockerfile": gateway.dockerfile}
+    return replace(rendered, files=files), release
+
+
+def _refuse_of_several(wanted: KubernetesOptions, form: KubernetesForm) -> None:
+    """Raise LaunchError (USAGE) for options that a stack decides or lacks."""
+    from gaudi_launch.core.base.errors import ExitCode, LaunchError
+
+    refused = (
+        ("--with", bool(wanted.others)),
+        ("--replicas", bool(wanted.replicas)),
+        ("--kind", wanted.kind not in ("", "deployment")),
+        ("--helm", form.helm),
+        ("--webui", wanted.webui),
+    )
+    for name, given in refused:
+        if given:
+            raise LaunchError("kubernetes.not_with", ExitCode.USAGE, one=name, other="--stack")
+
+
+def _in_pod(each: NamedPlan) -> LaunchOptions:
+    """Return the options of an engine for a pod: the number of its cards only."""
+    options, modules = each.options, each.plan.placement.modules
+    if modules and not each.plan.engine.simulated:
+        options = replace(options, cards=str(len(modules)))
+    # a pod has the interpreter of its image
+    options = replace(options, modules=None, port=None, python=None)
+    return at_home(options, options.machine, "")
 
 
 def pages_of(text: str) -> int | None:

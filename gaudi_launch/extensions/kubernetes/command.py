@@ -8,6 +8,7 @@ import typer
 
 from gaudi_launch.cli.command_app import CommandApp
 from gaudi_launch.cli.options import Launch, LaunchOptions, RecordCommand, record
+from gaudi_launch.cli.table import listed
 from gaudi_launch.commands.render.options import OUTPUT_PANEL, STACK, TO
 from gaudi_launch.commands.render.view import show
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
@@ -36,15 +37,19 @@ def kubernetes(
 
     Everything is checked against the API's own schemas before a file is written.
     """
-    from gaudi_launch.extensions.kubernetes.case import KubernetesForm, render_kubernetes
+    from gaudi_launch.extensions.kubernetes.case import (
+        KubernetesForm,
+        render_kubernetes,
+        render_several,
+    )
     from gaudi_launch.extensions.kubernetes.with_options import read_with
-    from gaudi_launch.extensions.stack import stack_render
 
     if helm and out:
         raise LaunchError("kubernetes.not_with", ExitCode.USAGE, one="--helm", other="--to")
     form = KubernetesForm(read_with, helm=bool(helm))
     if stack:
-        rendered, release = stack_render.kubernetes(Path(stack), options, cluster, form)
+        read = listed("stack plans")
+        rendered, release = render_several(Path(stack), read, options, cluster, form)
     else:
         rendered, release = render_kubernetes(options, cluster, form)
     # a chart is a folder, whatever it contains

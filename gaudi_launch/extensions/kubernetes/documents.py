@@ -24,17 +24,17 @@ from gaudi_launch.extensions.kubernetes.objects.extras import (
     scaler,
     storage,
 )
-from gaudi_launch.extensions.kubernetes.objects.pod import engine_mounts, places_of, selector
-from gaudi_launch.extensions.kubernetes.objects.webui_objects import webui
-from gaudi_launch.extensions.kubernetes.schema_check import check
-from gaudi_launch.extensions.kubernetes.target import KubernetesTarget, ServedModel
-from gaudi_launch.extensions.stack.gateway.gateway_objects import (
+from gaudi_launch.extensions.kubernetes.objects.gateway_objects import (
     KEYS_ENTRY,
     gateway_name,
     gateway_objects,
     keys_secret,
     tls_secret,
 )
+from gaudi_launch.extensions.kubernetes.objects.pod import engine_mounts, places_of, selector
+from gaudi_launch.extensions.kubernetes.objects.webui_objects import webui
+from gaudi_launch.extensions.kubernetes.schema_check import check
+from gaudi_launch.extensions.kubernetes.target import KubernetesTarget, ServedModel
 
 # an object with the key of its model, "" for a shared one
 Part = tuple[str, Mapping[str, Any]]
@@ -235,9 +235,9 @@ def _gateway_notes(cluster: KubernetesTarget, release: Name) -> list[Message]:
         return []
     found = [message("kubernetes.gateway", name=gateway_name(release).plain())]
     found.append(message("kubernetes.gateway_image", image=gateway.image))
-    if gateway.keys:
+    if gateway.secrets.keys:
         secret = keys_secret(release)
         found.append(message("kubernetes.gateway_keys", secret=secret, entry=KEYS_ENTRY))
-    if gateway.tls:
+    if gateway.secrets.certificate:
         found.append(message("kubernetes.gateway_tls", secret=tls_secret(release)))
     return found

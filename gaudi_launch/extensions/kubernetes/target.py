@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gaudi_launch.core.planning.container import Container
+from gaudi_launch.core.render.gateway import GatewayFiles
 from gaudi_launch.extensions.kubernetes.chart_values import Name
 from gaudi_launch.extensions.kubernetes.objects.needs import PodResources
 
@@ -49,20 +50,6 @@ class ServedModel:
 
 
 @dataclass(frozen=True)
-class KubernetesGateway:
-    """The gateway in front of several models.
-
-    ``files`` are its texts by name. ``keys`` and ``tls``: Secrets of the user have them.
-    """
-
-    image: str
-    argv: tuple[str, ...]
-    files: Mapping[str, str]
-    keys: bool = False
-    tls: bool = False
-
-
-@dataclass(frozen=True)
 class KubernetesTarget:
     """The user's options for the cluster. Empty texts: not given."""
 
@@ -90,7 +77,7 @@ class KubernetesTarget:
     nodes: int = 1
     interface: str = "eth0"
     ray_version: str = ""
-    gateway: KubernetesGateway | None = None
+    gateway: GatewayFiles | None = None
 
     @property
     def scaled(self) -> bool:

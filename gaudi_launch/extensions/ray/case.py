@@ -16,10 +16,18 @@ from gaudi_launch.core.render.rendered import Rendered
 from gaudi_launch.core.render.text import comments, heading
 from gaudi_launch.core.render.yaml_text import dump
 from gaudi_launch.extensions.ray.config import for_running_ray, read_yaml
-from gaudi_launch.extensions.ray.engine import IN_RAY, NAME, config_of
+from gaudi_launch.extensions.ray.engine import (
+    IN_RAY,
+    NAME,
+    VISIBLE,
+    application_files,
+    config_of,
+)
 from gaudi_launch.extensions.ray.schema import check
+from gaudi_launch.extensions.ray.stack_config import StackDeployment, stack_document
 
 if TYPE_CHECKING:
+    from gaudi_launch.core.launch.named_plans import NamedPlan, NamedPlans, ReadPlans
     from gaudi_launch.core.launch.options import LaunchOptions
     from gaudi_launch.core.launch.prepare import Prepared
     from gaudi_launch.core.launch.report import Reporter
@@ -41,6 +49,49 @@ def ray_serve(options: LaunchOptions, to: Destination, reporter: Reporter) -> Re
     return deliver(
         Rendered({"serve.yaml": content}, notes=(note,)), "ray-serve", to, force=options.force
     )
+
+
+def ray_serve_several(
+    file: Path, read: ReadPlans, options: LaunchOptions, to: Destination
+) -> RenderedFiles:
+    """Render several plans as one Serve application. Raises LaunchError.
+
+    Each model is a deployment.
+    """
+    several = read(file, options)
+    folder = str(Path(to.output or ".").expanduser().absolute())
+    document = stack_document(_deployments(several), several.gateway, folder)
+    content = "\n".join(comments(several.head)) + "\n" + dump(document)
+    notes = [message("render.ray_serve", folder=folder)]
+    if several.limited:
+        notes.append(message("render.stack_no_limits"))
+    rendered = Rendered({"serve.yaml": content, **application_files()}, notes=tuple(notes))
+    return deliver(rendered, "ray-serve", replace(to, name=several.name), force=options.force)
+
+
+def _deployments(several: NamedPlans) -> list[StackDeployment]:
+    """Return the deployments of all models, each planned with its replicas."""
+    replicas: dict[tuple[str, ...], list[NamedPlan]] = {}
+    for each in several.plans:
+        replicas.setdefault(each.names, []).append(each)
+    found = []
+    for names, mine in replicas.items():
+        modules = [module for each in mine for module in each.plan.placement.modules]
+        options = replace(
+            mine[0].options,
+            engine=f"{NAME}:{mine[0].plan.engine.label}",
+            replicas=str(len(mine)),
+            modules=",".join(map(str, modules)) or None,
+            cards=None,
+        )
+        prepared = prepare(options)
+        # the cards were divided already
+        host = prepared.host.with_use(prepared.host.modules, busy=False)
+        plan = plan_in_ray(replace(prepared, host=host))
+        # a replica gets its set's cards (runtime/gaudi_ray_slots.py), not the node's
+        env = {key: value for key, value in plan.command.env.items() if key != VISIBLE}
+        found.append(StackDeployment(mine[0].name, names, config_of(plan), env))
+    return found
 
 
 def plan_in_ray(prepared: Prepared) -> Plan:

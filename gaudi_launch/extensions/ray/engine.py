@@ -71,6 +71,12 @@ _UP_SECONDS, _DOWN_SECONDS = 60, 1800
 _HPU_ORIGIN = "ray 2.60.0: python/ray/_private/accelerators/hpu.py"
 
 
+def application_files() -> dict[str, str]:
+    """Return what runs inside Ray, file by file; the head is of a single machine."""
+    paths = [path for path in sorted(IN_RAY.glob("*.py")) if path != HEAD]
+    return {path.name: path.read_text(encoding="utf-8") for path in paths}
+
+
 def config_of(plan: Plan) -> dict[str, Any]:
     """Return the Serve config that a plan of Ray Serve starts."""
     document: dict[str, Any] = parse_json(split_argv(plan.command.argv).last("--config") or "{}")
@@ -292,11 +298,7 @@ class RayServe(Engine):
             sets=[{"modules": list(range(scaling.hpus))}],
             wanted=wanted,
         )
-        # the head is of a single machine
-        paths = [path for path in sorted(IN_RAY.glob("*.py")) if path != HEAD]
-        return ServeConfig(
-            document, {path.name: path.read_text(encoding="utf-8") for path in paths}
-        )
+        return ServeConfig(document, application_files())
 
     def _deployment(self, request: Request, seqs: int, hpus: int, decisions: Decisions) -> Scaling:
         """Return the numbers of replicas and requests, as settings with reasons."""

@@ -8,6 +8,8 @@ import typer
 
 from gaudi_launch.cli.command_app import CommandApp
 from gaudi_launch.cli.options import Launch, LaunchOptions, RecordCommand
+from gaudi_launch.cli.table import listed
+from gaudi_launch.commands.render.case import refuse_beside
 from gaudi_launch.commands.render.options import OUTPUT_PANEL, STACK, TO
 from gaudi_launch.commands.render.view import show, show_problems
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
@@ -35,13 +37,12 @@ def ray_serve(
     """Write a Serve config for a running Ray: replicas of a model, or a stack with its router."""
     from gaudi_launch.cli.terminal import Terminal
     from gaudi_launch.extensions.ray import case
-    from gaudi_launch.extensions.stack import stack_render
 
     if check:
         for name, given in (("--stack", stack), ("--to", out)):
             if given:
                 raise LaunchError("kubernetes.not_with", ExitCode.USAGE, one=name, other="--check")
-        stack_render.refuse_beside(options, "--check")
+        refuse_beside(options, "--check")
         problems = case.check_ray_serve(Path(check))
         show_problems(check, problems, as_json=as_json)
         if problems:
@@ -49,7 +50,7 @@ def ray_serve(
         return
     to = Destination(out or None, several=as_json)
     if stack:
-        made = stack_render.ray_serve(Path(stack), options, to)
+        made = case.ray_serve_several(Path(stack), listed("stack plans"), options, to)
     else:
         made = case.ray_serve(options, to, Terminal())
     show(made, as_json=as_json)

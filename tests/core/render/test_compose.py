@@ -13,12 +13,16 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from gaudi_launch.core.base.messages import message
 from gaudi_launch.core.engines.install.install_steps import SetupExtras, dockerfile
 from gaudi_launch.core.engines.releases import needed_release
 from gaudi_launch.core.planning.container import Container, Mount
 from gaudi_launch.core.render import text, yaml_text
-from gaudi_launch.core.render.compose import render
+from gaudi_launch.core.render.compose import ComposeEngine, mounted, render, render_several
+from gaudi_launch.core.render.gateway import GatewayFiles, GatewaySecrets
 from gaudi_launch.core.render.plan_container import container_of
+from gaudi_launch.extensions.stack.gateway.gateway_image import FOLDER, RUN_FOLDER, health_words
+from tests.support.cli import golden
 from tests.support.plans import planned
 from tests.support.render_tools import NAMES, ODD, tool
 
@@ -166,3 +170,47 @@ def test_comments_have_no_control_characters() -> None:
 )
 def test_only_texts_that_no_reader_could_misread_have_no_quotes(value: str, written: str) -> None:
     assert yaml_text.dump({"k": value}) == f"k: {written}\n"
+
+
+GATEWAY = GatewayFiles(
+    ("haproxy", "-f", "x$y"),
+    {"haproxy.cfg": "text\n", "models.map": ""},
+    image="gateway:1",
+    dockerfile="FROM gateway\n",
+    folder=FOLDER,
+    run_folder=RUN_FOLDER,
+    check=health_words(9000),
+)
+CARDS = Container("image", ("a",), modules=(0, 1), indices=(6, 4))
+ENGINES = (
+    ComposeEngine("site-one", CARDS, None, ()),
+    ComposeEngine("site-two", Container("other", ("b",)), "FROM x\n", ("site-one", "site-zero")),
+)
+OPEN = GatewaySecrets()
+CLOSED = GatewaySecrets("/keys$1", "/cert.pem", "/key.pem")
+
+
+def test_the_paths_of_secrets_in_the_container() -> None:
+    assert mounted(OPEN) == GatewaySecrets()
+    assert mounted(CLOSED) == GatewaySecrets(
+        "/run/secrets/gateway-keys",
+        "/run/secrets/gateway-certificate",
+        "/run/secrets/gateway-key",
+    )
+
+
+@pytest.mark.parametrize(("name", "files"), [("open", OPEN), ("closed", CLOSED)])
+def test_the_services_of_a_stack(name: str, files: GatewaySecrets, plain_english: None) -> None:
+    found = render_several("Site.1", ["head", "more"], ENGINES, GATEWAY, files)
+    golden(f"render-parts/stack-{name}.yaml", found.files["compose.yaml"])
+    assert {path: text for path, text in found.files.items() if path != "compose.yaml"} == {
+        "gateway/haproxy.cfg": "text\n",
+        "gateway/models.map": "",
+    }
+    secrets = message("render.stack_secrets", paths="/keys$$1, /cert.pem, /key.pem")
+    assert found.notes == (
+        message("render.indices", modules="0,1", indices="6,4"),
+        *([secrets] if name == "closed" else []),
+        message("render.stack_build", image="gateway:1"),
+    )
+    assert found.executable == frozenset()

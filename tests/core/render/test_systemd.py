@@ -13,18 +13,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gaudi_launch.core.base.errors import ExitCode
+from gaudi_launch.core.base.messages import message
 from gaudi_launch.core.planning.plan import Plan
+from gaudi_launch.core.render.gateway import GatewayFiles
 from gaudi_launch.core.render.rendered import Rendered
 from gaudi_launch.core.render.systemd import (
     _WAIT,
     TUNING,
+    UnitEngine,
     UnitOptions,
     command,
     description,
     environment,
     quoted,
     render,
+    render_several,
+    run_folder,
 )
+from tests.support.cli import golden
 from tests.support.plans import odd, planned
 from tests.support.processes import free_port
 from tests.support.refusals import failing
@@ -199,3 +205,38 @@ def test_variables_are_sorted_and_quoted_with_their_names() -> None:
 )
 def test_a_description_is_one_line_of_text(words: str, line: str) -> None:
     assert description(words) == line
+
+
+GATEWAY = GatewayFiles(("/opt/haproxy", "-f", "100%", "%t/site-gateway"), {"haproxy.cfg": "x"})
+PLAN = odd(("/opt/python3", "-m", "e"), {"A": "b"})
+ENGINES = (
+    UnitEngine("site-one", PLAN, {}, ()),
+    UnitEngine("site-two", PLAN, {"HF_TOKEN": "x"}, ("site-one", "site-zero")),
+)
+SECRETS = {True: "%h/.config/gaudi-launch/site-two.env", False: "/etc/gaudi-launch/site-two.env"}
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("user", UnitOptions(user=True, launcher="/opt/gaudi-launch", run_as="me")),
+        ("system", UnitOptions(run_as="me", launcher="/opt/gaudi-launch")),
+        ("root", UnitOptions()),
+    ],
+)
+def test_the_units_of_a_stack(name: str, options: UnitOptions, plain_english: None) -> None:
+    found = render_several("site", ["head %1", "more"], ENGINES, GATEWAY, options)
+    text = "".join(f"==> {path}\n{content}" for path, content in found.files.items())
+    golden(f"render-parts/stack-units-{name}.txt", text)
+    installed = "render.stack_units_user" if name == "user" else "render.stack_units"
+    tuning = {"user": "render.tuning_user", "system": "render.tuning"}.get(name)
+    assert found.notes == (
+        message(installed, name="site"),
+        *([message(tuning)] if tuning else []),
+        message("render.unit_secrets", names="HF_TOKEN", path=SECRETS[options.user]),
+        message("render.stack_program", program="/opt/haproxy"),
+    )
+
+
+def test_the_folder_of_the_gateway() -> None:
+    assert run_folder("site") == "%t/site-gateway"

@@ -8,10 +8,11 @@ are named by their path only: what runs the container brings them there.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
+from gaudi_launch.core.render.gateway import GatewayFiles, GatewayPlace
 from gaudi_launch.extensions.stack.gateway import program
 from gaudi_launch.extensions.stack.gateway.gateway_settings import Backend, GatewaySettings, Tls
 from gaudi_launch.extensions.stack.gateway.haproxy_config import gateway_files
@@ -29,23 +30,6 @@ FOLDER = "/etc/gaudi-launch-gateway"
 RUN_FOLDER = "/run/gaudi-launch-gateway"
 # a listening port shows that the gateway runs; the states of models are in /v1/models
 _CHECK = "import socket, sys; socket.create_connection(('127.0.0.1', int(sys.argv[1])), 5).close()"
-
-
-@dataclass(frozen=True)
-class GatewaySecrets:
-    """Paths of the keys file and TLS files where the gateway runs; "" for none."""
-
-    keys: str = ""
-    certificate: str = ""
-    key: str = ""
-
-
-@dataclass(frozen=True)
-class RenderedGateway:
-    """A gateway to be started elsewhere: its command, and its files by name."""
-
-    argv: tuple[str, ...]
-    files: Mapping[str, str]
 
 
 def dockerfile() -> str:
@@ -70,58 +54,32 @@ def health_words(port: int) -> tuple[str, ...]:
     return ("python3", "-c", _CHECK, str(port))
 
 
-def in_image(
-    backends: Sequence[Backend], settings: GatewaySettings, secrets: GatewaySecrets
-) -> RenderedGateway:
-    """Return the gateway as it runs in its image; its files are mounted at `FOLDER`.
+def gateway_at(
+    backends: Sequence[Backend], settings: GatewaySettings, place: GatewayPlace
+) -> GatewayFiles:
+    """Return the gateway as it runs in a place, its files by name.
 
     Raises LaunchError (USAGE) for models that cannot be routed to.
     """
-    return _made(
-        backends,
-        _with_secrets(settings, secrets),
-        haproxy=_PROGRAM,
-        python="python3",
-        folder=Path(FOLDER),
-        run_folder=RUN_FOLDER,
-    )
-
-
-def on_machine(
-    backends: Sequence[Backend], settings: GatewaySettings, *, folder: Path, run_folder: str
-) -> RenderedGateway:
-    """Return the gateway as it runs on a machine, with its files in a folder.
-
-    Raises LaunchError (USAGE) for models that cannot be routed to.
-    """
-    environment = program.GATEWAY.environment()
-    return _made(
-        backends,
-        settings,
-        haproxy=str(environment / "bin" / "haproxy"),
-        python=str(environment / "bin" / "python"),
-        folder=folder,
-        run_folder=run_folder,
-    )
-
-
-def _with_secrets(settings: GatewaySettings, secrets: GatewaySecrets) -> GatewaySettings:
-    keys = Path(secrets.keys) if secrets.keys else None
-    tls = None
+    secrets, tls = place.secrets, None
     if secrets.certificate:
         tls = Tls(Path(secrets.certificate), Path(secrets.key))
-    return replace(settings, keys_file=keys, tls=tls)
-
-
-def _made(
-    backends: Sequence[Backend],
-    settings: GatewaySettings,
-    *,
-    haproxy: str,
-    python: str,
-    folder: Path,
-    run_folder: str,
-) -> RenderedGateway:
-    made = gateway_files(backends, settings, program=haproxy, python=python, folder=folder)
-    files = {PurePosixPath(path).name: content for path, content in made.files.items()}
-    return RenderedGateway((*made.argv, run_folder), files)
+    keys = Path(secrets.keys) if secrets.keys else None
+    settings = replace(settings, host=place.host, port=place.port, keys_file=keys, tls=tls)
+    if place.folder:
+        binaries = program.GATEWAY.environment() / "bin"
+        haproxy, python = str(binaries / "haproxy"), str(binaries / "python")
+    else:
+        haproxy, python = _PROGRAM, "python3"
+    folder, run_folder = place.folder or FOLDER, place.run_folder or RUN_FOLDER
+    made = gateway_files(backends, settings, program=haproxy, python=python, folder=Path(folder))
+    return GatewayFiles(
+        (*made.argv, run_folder),
+        {PurePosixPath(path).name: content for path, content in made.files.items()},
+        image=IMAGE,
+        dockerfile=dockerfile(),
+        folder=folder,
+        run_folder=run_folder,
+        check=health_words(place.port),
+        secrets=secrets,
+    )

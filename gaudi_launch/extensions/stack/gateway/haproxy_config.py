@@ -17,14 +17,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from gaudi_launch.core.base.messages import text
 from gaudi_launch.core.base.optional import mapped
 from gaudi_launch.core.base.reader import standalone
+from gaudi_launch.core.render.gateway import GatewayFiles
 from gaudi_launch.extensions.stack.gateway.gateway_settings import (
     SMALL_BYTES,
     Backend,
@@ -87,17 +87,6 @@ _USER_HEADER = "x-gaudi-user"
 _SECTION_HEADER = "x-gaudi-section"
 _PREFIX_HEADER = "x-gaudi-prefix"
 _OWN_HEADERS = (_MODEL_HEADER, _USER_HEADER, _SECTION_HEADER, _PREFIX_HEADER)
-
-
-@dataclass(frozen=True)
-class GatewayFiles:
-    """Arguments of a gateway's process, and the texts that it reads.
-
-    ``files`` are texts by path that must exist before it starts.
-    """
-
-    argv: tuple[str, ...]
-    files: Mapping[str, str]
 
 
 _LOG_FORMAT = (

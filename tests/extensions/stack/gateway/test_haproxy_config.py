@@ -10,6 +10,7 @@ import pytest
 from gaudi_launch.core.base.errors import LaunchError
 from gaudi_launch.core.base.messages import set_language
 from gaudi_launch.core.base.reader import standalone
+from gaudi_launch.core.render.gateway import GatewayFiles
 from gaudi_launch.extensions.stack.gateway.gateway_settings import (
     Backend,
     GatewayReplica,
@@ -21,7 +22,6 @@ from gaudi_launch.extensions.stack.gateway.gateway_settings import (
 from gaudi_launch.extensions.stack.gateway.haproxy_config import (
     PROCESS,
     ROUTE,
-    GatewayFiles,
     gateway_files,
     haproxy_config,
     large_config,

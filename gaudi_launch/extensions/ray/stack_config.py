@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from gaudi_launch.core.render.gateway import GatewayPlace
 from gaudi_launch.extensions.ray.config import APPLICATION, IMPORT_PATH
 from gaudi_launch.extensions.ray.schema import check
 
@@ -27,27 +28,14 @@ class StackDeployment:
     env: Mapping[str, str]
 
 
-@dataclass(frozen=True)
-class StackAddress:
-    """The router's address, and the paths of its keys file and TLS files.
-
-    A path is "" without that file.
-    """
-
-    host: str
-    port: int
-    keys: str = ""
-    certificate: str = ""
-    key: str = ""
-
-
 def stack_document(
-    models: Sequence[StackDeployment], address: StackAddress, folder: str
+    models: Sequence[StackDeployment], gateway: GatewayPlace, folder: str
 ) -> dict[str, Any]:
     """Return the config; ``folder`` has the application's modules on every node."""
     args: dict[str, Any] = {"kind": "stack", "models": [_model(each) for each in models]}
-    if address.keys:
-        args["keys_file"] = address.keys
+    secrets = gateway.secrets
+    if secrets.keys:
+        args["keys_file"] = secrets.keys
     deployments = [_deployment(each) for each in models]
     ongoing = sum(
         int(each["num_replicas"]) * int(each["max_ongoing_requests"]) for each in deployments
@@ -58,9 +46,9 @@ def stack_document(
         "max_ongoing_requests": ongoing,
         "ray_actor_options": dict(_ROUTER_OPTIONS),
     }
-    http: dict[str, Any] = {"host": address.host, "port": address.port}
-    if address.certificate:
-        http |= {"ssl_certfile": address.certificate, "ssl_keyfile": address.key}
+    http: dict[str, Any] = {"host": gateway.host, "port": gateway.port}
+    if secrets.certificate:
+        http |= {"ssl_certfile": secrets.certificate, "ssl_keyfile": secrets.key}
     made = {
         "proxy_location": "HeadOnly",
         "http_options": http,

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from gaudi_launch.core.render.gateway import GatewaySecrets
 from gaudi_launch.extensions.kubernetes.chart_values import Name, plain
-from gaudi_launch.extensions.stack.gateway.gateway_image import GatewaySecrets
-from gaudi_launch.extensions.stack.gateway.gateway_objects import (
+from gaudi_launch.extensions.kubernetes.objects.gateway_objects import (
     gateway_objects,
     pod_secrets,
 )
@@ -19,9 +19,9 @@ TLS = {"name": "tls", "mountPath": "/etc/gaudi-launch-tls", "readOnly": True}
 
 
 def test_the_gateway_reads_the_files_of_the_secrets() -> None:
-    assert pod_secrets(keys=False, tls=False) == GatewaySecrets()
-    assert pod_secrets(keys=True, tls=False) == GatewaySecrets(keys="/etc/gaudi-launch-keys/keys")
-    assert pod_secrets(keys=True, tls=True) == GatewaySecrets(
+    assert pod_secrets(GatewaySecrets()) == GatewaySecrets()
+    assert pod_secrets(GatewaySecrets("/k")) == GatewaySecrets("/etc/gaudi-launch-keys/keys")
+    assert pod_secrets(GatewaySecrets("/k", "/c", "/p")) == GatewaySecrets(
         "/etc/gaudi-launch-keys/keys",
         "/etc/gaudi-launch-tls/tls.crt",
         "/etc/gaudi-launch-tls/tls.key",
@@ -35,9 +35,9 @@ def test_the_gateway_reads_the_files_of_the_secrets() -> None:
 def test_only_secrets_of_the_user_are_mounted(
     keys: bool, tls: bool, mounts: list[dict[str, object]]
 ) -> None:
-    made = [
-        plain(each) for each in gateway_objects(replace(GATEWAY, keys=keys, tls=tls), Name("c"))
-    ]
+    secrets = GatewaySecrets("/k" if keys else "", "/c" if tls else "", "/p" if tls else "")
+    gateway = replace(GATEWAY, secrets=secrets)
+    made = [plain(each) for each in gateway_objects(gateway, Name("c"))]
     assert [each["kind"] for each in made] == ["ConfigMap", "Deployment", "Service"]
     pod = made[1]["spec"]["template"]["spec"]
     assert pod["containers"][0]["volumeMounts"][2:] == mounts

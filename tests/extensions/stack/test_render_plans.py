@@ -15,6 +15,7 @@ import pytest
 import yaml
 
 from gaudi_launch.core.planning.exported import SECRETS, engine_variables
+from gaudi_launch.core.render.gateway import GatewayPlace, GatewaySecrets
 from gaudi_launch.extensions.ray.schema import check
 from gaudi_launch.extensions.stack.gateway import gateway_image
 from gaudi_launch.extensions.stack.gateway.gateway_settings import (
@@ -268,9 +269,14 @@ def test_a_gateway_whose_files_cannot_be_written_works_elsewhere(
     with engines(["a"]) as (engine,):
         backend = Backend("a", (GatewayReplica(engine.url),))
         settings = GatewaySettings(port=port, keys_file=keys_file(tmp_path))
-        made = gateway_image.on_machine(
-            [backend], settings, folder=folder, run_folder=str(run_folder)
+        place = GatewayPlace(
+            settings.host,
+            port,
+            GatewaySecrets(str(settings.keys_file)),
+            folder=str(folder),
+            run_folder=str(run_folder),
         )
+        made = gateway_image.gateway_at([backend], settings, place)
         folder.mkdir()
         for name, content in made.files.items():
             (folder / name).write_text(content, encoding="utf-8")

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from gaudi_launch.core.planning.engine import Scaling
+from gaudi_launch.core.render.gateway import GatewayPlace, GatewaySecrets
 from gaudi_launch.extensions.ray.config import document
-from gaudi_launch.extensions.stack.ray_config import StackAddress, StackDeployment, stack_document
+from gaudi_launch.extensions.ray.stack_config import StackDeployment, stack_document
 
 
 def deployment(name: str, replicas: int, **more: Any) -> StackDeployment:
@@ -22,8 +23,8 @@ def deployment(name: str, replicas: int, **more: Any) -> StackDeployment:
 
 
 def test_keys_and_certificates_are_named_by_their_files() -> None:
-    address = StackAddress("::", 443, keys="/k", certificate="/c.pem", key="/key.pem")
-    made = stack_document([deployment("a", 1, env={})], address, "/code")
+    secrets = GatewaySecrets("/k", "/c.pem", "/key.pem")
+    made = stack_document([deployment("a", 1, env={})], GatewayPlace("::", 443, secrets), "/code")
     assert made["http_options"] == {
         "host": "::",
         "port": 443,

@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from gaudi_launch.core.render.gateway import GatewayFiles, GatewaySecrets
 from gaudi_launch.extensions.kubernetes.chart_values import Checksum, Name
 from gaudi_launch.extensions.kubernetes.objects.extras import config_map, server
-from gaudi_launch.extensions.kubernetes.target import PORT, KubernetesGateway
-from gaudi_launch.extensions.stack.gateway.gateway_image import FOLDER, RUN_FOLDER, GatewaySecrets
+from gaudi_launch.extensions.kubernetes.target import PORT
 
 COMPONENT = "gateway"
 _KEYS_FOLDER, _TLS_FOLDER = "/etc/gaudi-launch-keys", "/etc/gaudi-launch-tls"
@@ -46,18 +46,18 @@ def tls_secret(release: Name) -> str:
     return Name(release.release, "gateway-tls").plain()
 
 
-def pod_secrets(*, keys: bool, tls: bool) -> GatewaySecrets:
-    """Return where the pod has its keys file and its TLS files."""
+def pod_secrets(secrets: GatewaySecrets) -> GatewaySecrets:
+    """Return where the pod has these files of the machine."""
     found = GatewaySecrets()
-    if keys:
+    if secrets.keys:
         found = replace(found, keys=f"{_KEYS_FOLDER}/{KEYS_ENTRY}")
-    if tls:
+    if secrets.certificate:
         certificate, key = f"{_TLS_FOLDER}/{_CERTIFICATE}", f"{_TLS_FOLDER}/{_KEY}"
         found = replace(found, certificate=certificate, key=key)
     return found
 
 
-def gateway_objects(gateway: KubernetesGateway, release: Name) -> list[dict[str, Any]]:
+def gateway_objects(gateway: GatewayFiles, release: Name) -> list[dict[str, Any]]:
     """Return the objects, in the order in which they may be applied."""
     reads = {COMPONENT: Checksum(COMPONENT, gateway.files)}
     return [
@@ -66,19 +66,19 @@ def gateway_objects(gateway: KubernetesGateway, release: Name) -> list[dict[str,
     ]
 
 
-def _pod(gateway: KubernetesGateway, release: Name) -> dict[str, Any]:
+def _pod(gateway: GatewayFiles, release: Name) -> dict[str, Any]:
     mounts = [
-        {"name": "gateway", "mountPath": FOLDER, "readOnly": True},
-        {"name": "run", "mountPath": RUN_FOLDER},
+        {"name": "gateway", "mountPath": gateway.folder, "readOnly": True},
+        {"name": "run", "mountPath": gateway.run_folder},
     ]
     volumes: list[dict[str, Any]] = [
         {"name": "gateway", "configMap": {"name": gateway_name(release)}},
         {"name": "run", "emptyDir": {"medium": "Memory", "sizeLimit": "16Mi"}},
     ]
-    if gateway.keys:
+    if gateway.secrets.keys:
         mounts.append({"name": "keys", "mountPath": _KEYS_FOLDER, "readOnly": True})
         volumes.append(_secret("keys", keys_secret(release)))
-    if gateway.tls:
+    if gateway.secrets.certificate:
         mounts.append({"name": "tls", "mountPath": _TLS_FOLDER, "readOnly": True})
         volumes.append(_secret("tls", tls_secret(release)))
     container = {
