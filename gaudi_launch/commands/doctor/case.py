@@ -16,7 +16,17 @@ from gaudi_launch.commands.doctor import remedies
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.steps import step
 from gaudi_launch.core.doctor import runner
-from gaudi_launch.core.doctor.findings import DoctorFacts, EngineFacts, Finding, Wants, Weights
+from gaudi_launch.core.doctor.findings import (
+    DoctorFacts,
+    EngineFacts,
+    Finding,
+    GatewayFacts,
+    Pins,
+    Wants,
+    Weights,
+)
+from gaudi_launch.core.engines.registry import detect_engine, find, made_by_steps
+from gaudi_launch.core.host import hl_smi, host_config, snapshot
 from gaudi_launch.core.host.machine import SIMULATED
 
 if TYPE_CHECKING:
@@ -132,7 +142,6 @@ def _weights(path: str) -> Weights:
 
 def collect(request: DoctorRequest) -> DoctorFacts:
     """Read everything that the checks look at, once. Raises LaunchError."""
-    from gaudi_launch.core.host import hl_smi
     from gaudi_launch.core.host.files import FolderFiles
     from gaudi_launch.core.host.host_config import load_config
     from gaudi_launch.core.host.machine import load
@@ -162,9 +171,6 @@ def collect(request: DoctorRequest) -> DoctorFacts:
 
 def _gateway() -> GatewayFacts | None:
     """Return what `setup gateway` installed here; None where it was not run."""
-    from gaudi_launch.core.doctor.findings import GatewayFacts
-    from gaudi_launch.core.engines.registry import made_by_steps
-
     made = made_by_steps("gateway")
     folder = made.environment()
     if not folder.is_dir():
@@ -179,7 +185,6 @@ def _engine(request: DoctorRequest, *, serves: bool) -> EngineFacts | None:
     """
     from gaudi_launch.core.engines.conditions import Condition, Launched, concerning
     from gaudi_launch.core.engines.detect import engine_facts
-    from gaudi_launch.core.engines.registry import detect_engine, find
     from gaudi_launch.core.models.model import Model
 
     python = request.python
@@ -206,7 +211,6 @@ def _engine(request: DoctorRequest, *, serves: bool) -> EngineFacts | None:
 
 def _pins(found: Installed) -> Pins | None:
     """Return the engine's packages compared with its constraints file."""
-    from gaudi_launch.core.doctor.findings import Pins
     from gaudi_launch.core.engines.pins import compare_pins
 
     compared = compare_pins(found)
@@ -277,7 +281,6 @@ def write_bundle(
     The names of the host and the user are removed unless ``keep_names``.
     """
     from gaudi_launch.commands.doctor import bundle
-    from gaudi_launch.core.host import host_config, snapshot
 
     try:
         user = getpass.getuser()

@@ -9,8 +9,23 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.core.base.messages import message
+from gaudi_launch.core.host.accelerators import instances
 from gaudi_launch.core.launch.saved_plan import own_part
-from gaudi_launch.core.planning.parse import if_given
+from gaudi_launch.core.models.config import looks_like_hub_id, name_of
+from gaudi_launch.core.models.sizing import divides, weight_bytes
+from gaudi_launch.core.planning.parse import if_given, number
+from gaudi_launch.extensions.kubernetes.documents import render
+from gaudi_launch.extensions.kubernetes.options import layout_of, nodes_of, ray_engine, to_cluster
+from gaudi_launch.extensions.kubernetes.served import (
+    LONGEST,
+    LONGEST_RAY,
+    keys_of,
+    release_name,
+    served_of,
+)
+from gaudi_launch.extensions.kubernetes.target import PORT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -56,8 +71,6 @@ class PlannedModel:
     @property
     def weights(self) -> float | None:
         """Return the bytes of the weights on disk."""
-        from gaudi_launch.core.models.sizing import weight_bytes
-
         model = self.model
         return model.weight_bytes or weight_bytes(
             model, model.quantization or model.dtype or "bfloat16"
@@ -82,11 +95,6 @@ def render_kubernetes(
 
     Raises LaunchError.
     """
-    from gaudi_launch.core.base.errors import ExitCode, LaunchError
-    from gaudi_launch.core.host.accelerators import instances
-    from gaudi_launch.extensions.kubernetes.options import to_cluster
-    from gaudi_launch.extensions.kubernetes.served import release_name
-
     # options of a plan for Ray on one machine; here they are the cluster's
     wanted = replace(wanted, replicas=options.replicas or "", requests=options.target_ongoing or "")
     options = replace(options, replicas=None, target_ongoing=None)
@@ -121,11 +129,7 @@ def render_several(
     Raises LaunchError.
     """
     from gaudi_launch.core.render.gateway import GatewayPlace
-    from gaudi_launch.extensions.kubernetes.documents import render
     from gaudi_launch.extensions.kubernetes.objects.gateway_objects import pod_secrets
-    from gaudi_launch.extensions.kubernetes.options import to_cluster
-    from gaudi_launch.extensions.kubernetes.served import release_name
-    from gaudi_launch.extensions.kubernetes.target import PORT
 
     _refuse_of_several(wanted, form)
     machine = at_home(options, None, wanted.accelerator).machine
@@ -151,8 +155,6 @@ def render_several(
 
 def _refuse_of_several(wanted: KubernetesOptions, form: KubernetesForm) -> None:
     """Raise LaunchError (USAGE) for options that a stack decides or lacks."""
-    from gaudi_launch.core.base.errors import ExitCode, LaunchError
-
     refused = (
         ("--with", bool(wanted.others)),
         ("--replicas", bool(wanted.replicas)),
@@ -180,9 +182,6 @@ def pages_of(text: str) -> int | None:
 
     Raises LaunchError (USAGE) for a value that is not a multiple of 2 MiB.
     """
-    from gaudi_launch.core.base.errors import ExitCode, LaunchError
-    from gaudi_launch.core.planning.parse import number
-
     if not text:
         return None
     found = number("--hugepages", text, 0, 1 << 20)
@@ -201,8 +200,6 @@ def _rendered(
         from gaudi_launch.extensions.kubernetes.helm_chart import chart
 
         return chart(served, cluster)
-    from gaudi_launch.extensions.kubernetes.documents import render
-
     return render(served, cluster)
 
 
@@ -211,9 +208,6 @@ def at_home(options: LaunchOptions, machine: str | None, accelerator: str) -> La
 
     They have its nodes, port 8000 where none is given, and an absolute path for a folder.
     """
-    from gaudi_launch.core.base.errors import ExitCode, LaunchError
-    from gaudi_launch.core.host.accelerators import instances
-
     node = options.machine
     if accelerator:
         if accelerator not in NODES:
@@ -237,8 +231,6 @@ def at_home(options: LaunchOptions, machine: str | None, accelerator: str) -> La
 
 def _in_pods(model: str | None) -> str | None:
     """Return the model's name for the pods: the absolute path of a folder."""
-    from gaudi_launch.core.models.config import looks_like_hub_id
-
     if not model or model == "demo" or looks_like_hub_id(model):
         return model
     # the shell does not expand the value of --with
@@ -255,7 +247,6 @@ def planned(options: LaunchOptions, cluster: KubernetesOptions) -> PlannedModel:
     from gaudi_launch.core.render.plan_container import container_of
     from gaudi_launch.core.render.text import check_words, with_files
     from gaudi_launch.extensions.kubernetes.objects.pod import PLAN_FILES
-    from gaudi_launch.extensions.kubernetes.options import nodes_of
 
     prepared = prepare(options)
     refuse_simulated(prepared)
@@ -308,8 +299,6 @@ def _refuse_engine(prepared: Prepared, kind: str) -> None:
 
     That is Ray in Ray, and one whose program only its image knows. Raises LaunchError (USAGE).
     """
-    from gaudi_launch.core.base.errors import ExitCode, LaunchError
-
     engine, inner = prepared.engine.identity, prepared.engine.inner
     if inner is not None:
         raise LaunchError("kubernetes.ray_inside", ExitCode.USAGE, inner=inner.identity.exact)
@@ -328,13 +317,10 @@ def _over_nodes(prepared: Prepared, cluster: KubernetesOptions) -> Plan:
     Its settings have the changes for several nodes. Raises LaunchError: USAGE for incomplete nodes,
     MODEL for a model that cannot be divided so, MACHINE for one that is too large.
     """
-    from gaudi_launch.core.base.errors import ExitCode, LaunchError
     from gaudi_launch.core.hosts.cluster_planner import plan_whole
     from gaudi_launch.core.hosts.layout import LayoutOptions, choose
     from gaudi_launch.core.hosts.parts import PlannedWhole, changed_command, changes, merged
-    from gaudi_launch.core.models.sizing import divides
     from gaudi_launch.core.planning.passthrough import REPLICAS, refuse_layout
-    from gaudi_launch.extensions.kubernetes.options import layout_of, nodes_of
 
     request, model, engine = prepared.request, prepared.model, prepared.engine
     refuse_layout(request.args, dict.fromkeys(REPLICAS, "--layout"))
@@ -374,8 +360,6 @@ def _in_cluster(plan: Plan, prepared: Prepared, asked: str) -> Plan:
     That is a hub ID even where this machine has a copy, and the converted folder of a model that
     has to be converted.
     """
-    from gaudi_launch.core.base.messages import message
-    from gaudi_launch.core.models.config import looks_like_hub_id, name_of
     from gaudi_launch.core.models.fp8.conversion_record import CONVERTED
 
     converts = prepared.provision is not None and prepared.provision.facts.converts
@@ -405,7 +389,6 @@ def serve_all(
     Raises LaunchError for what exceeds every node.
     """
     from gaudi_launch.extensions.kubernetes.chart_values import Name
-    from gaudi_launch.extensions.kubernetes.served import LONGEST, LONGEST_RAY, keys_of, served_of
 
     _refuse(every, cluster)
     found = []
@@ -429,8 +412,6 @@ def in_ray(served: ServedModel, cluster: KubernetesTarget) -> ServedModel:
     from gaudi_launch.core.planning.engine import Scaling
     from gaudi_launch.core.planning.engine_args import split_argv
     from gaudi_launch.core.planning.option_table import option_table
-    from gaudi_launch.extensions.kubernetes.options import ray_engine
-    from gaudi_launch.extensions.kubernetes.target import PORT
 
     words = (*served.container.entry, *served.container.argv)
     scaling = Scaling(
@@ -448,8 +429,6 @@ def in_ray(served: ServedModel, cluster: KubernetesTarget) -> ServedModel:
 
 
 def _refuse(every: list[PlannedModel], cluster: KubernetesTarget) -> None:
-    from gaudi_launch.core.base.errors import ExitCode, LaunchError
-
     if len(every) > 1 and cluster.kind != "deployment":
         raise LaunchError(
             "kubernetes.not_with", ExitCode.USAGE, one="--with", other=f"--kind {cluster.kind}"
@@ -461,8 +440,6 @@ def _refuse(every: list[PlannedModel], cluster: KubernetesTarget) -> None:
 
 def _container(each: PlannedModel, cluster: KubernetesTarget) -> Container:
     """Return the engine's container as this kind of object needs it."""
-    from gaudi_launch.extensions.kubernetes.target import PORT
-
     if cluster.kind == "rayservice":
         # Serve's proxy on the pod receives the requests; the engine's port is not visible outside
         return replace(each.container, ports=((PORT, PORT),), health="/-/healthz")
@@ -474,7 +451,6 @@ def _container(each: PlannedModel, cluster: KubernetesTarget) -> Container:
 
 
 def _needs(each: PlannedModel, cluster: KubernetesTarget, pages: int | None) -> PodResources:
-    from gaudi_launch.core.base.messages import message
     from gaudi_launch.core.engines.releases import release_of
     from gaudi_launch.core.host.machine import SIMULATED
     from gaudi_launch.extensions.kubernetes.objects.needs import PodDemand, needs_of
@@ -505,8 +481,6 @@ def _needs(each: PlannedModel, cluster: KubernetesTarget, pages: int | None) -> 
 
 def _assumed_node(host: Host) -> Message:
     """Return the note that the node is a simulated one, with its values."""
-    from gaudi_launch.core.base.messages import message
-
     memory = (host.memory_total_mib or 0) // 1024
     return message("kubernetes.assumed_node", node=host.origin, memory=memory)
 
@@ -518,9 +492,6 @@ def neuron(
 
     Raises LaunchError (USAGE) for options of a plan that the example's application does not have.
     """
-    from gaudi_launch.core.base.errors import ExitCode, LaunchError
-    from gaudi_launch.core.host.accelerators import instances
-    from gaudi_launch.core.planning.parse import number
     from gaudi_launch.core.planning.profiles import known_model
     from gaudi_launch.extensions.kubernetes.objects.inferentia import neuron_served
 

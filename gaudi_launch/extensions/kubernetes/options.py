@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from gaudi_launch.core.base.fields import switch, text, values
 from gaudi_launch.core.planning.container import IMAGE
+from gaudi_launch.core.planning.parse import number
+from gaudi_launch.extensions.kubernetes.target import KINDS, KubernetesTarget
 
 if TYPE_CHECKING:
     from gaudi_launch.core.planning.container import Container
@@ -140,9 +142,7 @@ def to_cluster(
     Raises LaunchError (USAGE) for an impossible one.
     """
     from gaudi_launch.core.host.accelerators import instances
-    from gaudi_launch.core.planning.parse import number
     from gaudi_launch.extensions.kubernetes.objects.inferentia import RAY_VERSION
-    from gaudi_launch.extensions.kubernetes.target import KubernetesTarget
 
     on_neuron = options.accelerator in instances()
     kind = _kind(options, on_neuron=on_neuron)
@@ -191,8 +191,6 @@ def ray_engine() -> Engine:
 
 def _kind(options: KubernetesOptions, *, on_neuron: bool) -> str:
     """Return the kind of the workload. Raises LaunchError (USAGE)."""
-    from gaudi_launch.extensions.kubernetes.target import KINDS
-
     usual = "rayservice" if on_neuron else "deployment"
     kind = _one_of("--kind", options.kind or usual, KINDS)
     if kind != "rayservice":
@@ -252,8 +250,6 @@ def _refuse_alone(options: KubernetesOptions, kind: str) -> None:
 
 def nodes_of(options: KubernetesOptions) -> int:
     """Return the number of nodes of one replica. Raises LaunchError (USAGE)."""
-    from gaudi_launch.core.planning.parse import number
-
     if options.kind != "leaderworkerset":
         return 1
     return number("--nodes", options.nodes or "2", 2, 64)
@@ -277,8 +273,6 @@ def layout_of(options: KubernetesOptions, cards: int) -> tuple[int | None, int |
 
 def _replicas(text: str) -> tuple[int, int]:
     """Return the fewest and the most of ``N`` or ``MIN..MAX``."""
-    from gaudi_launch.core.planning.parse import number
-
     least, dots, most = text.partition("..")
     fewest = number("--replicas", least, 1, MOST_REPLICAS)
     return fewest, number("--replicas", most, fewest, MOST_REPLICAS) if dots else fewest

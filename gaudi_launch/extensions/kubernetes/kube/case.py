@@ -11,6 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.messages import text
+from gaudi_launch.extensions.kubernetes.status import (
+    CORE,
+    INSTANCE,
+    OPTIONAL,
+    OURS,
+    engine_of,
+    instance_of,
+    reference_of,
+    statuses,
+)
 
 if TYPE_CHECKING:
     from gaudi_launch.core.launch.report import Reporter
@@ -70,7 +80,6 @@ def status(name: str, access: KubeAccess, reporter: Reporter) -> list[Status]:
 def logs(name: str, access: KubeAccess, options: LogOptions, reporter: Reporter) -> None:
     """Run kubectl to print the logs of a deployment's engines. Raises LaunchError."""
     from gaudi_launch.core.planning.parse import number
-    from gaudi_launch.extensions.kubernetes.status import engine_of
 
     lines = number("--tail", options.lines, 0)
     kubectl = _kubectl(name, access)
@@ -99,8 +108,6 @@ def removal(name: str, access: KubeAccess, reporter: Reporter, *, volumes: bool)
 
     Raises LaunchError.
     """
-    from gaudi_launch.extensions.kubernetes.status import reference_of
-
     kubectl = _kubectl(name, access)
     found = _deployment(kubectl, name, reporter)
     if found.status.helm:
@@ -135,8 +142,6 @@ def _check_name(option: str, found: str) -> None:
 
 
 def _selector(name: str) -> str:
-    from gaudi_launch.extensions.kubernetes.status import INSTANCE, OURS
-
     return f"{OURS},{INSTANCE}={name}" if name else OURS
 
 
@@ -152,8 +157,6 @@ def _deployments(kubectl: Kubectl, name: str, reporter: Reporter) -> list[KubeDe
     Kinds of added controllers may be forbidden to a user who may see all others: that is reported,
     and is not a failure. Raises LaunchError (FAILED) where none has this name.
     """
-    from gaudi_launch.extensions.kubernetes.status import CORE, OPTIONAL, instance_of, statuses
-
     items: list[dict[str, Any]] = []
     for kinds in (",".join(CORE), *OPTIONAL):
         try:

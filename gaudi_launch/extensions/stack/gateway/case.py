@@ -6,6 +6,8 @@ import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from gaudi_launch.extensions.stack.gateway.keys_file import check_access
+
 if TYPE_CHECKING:
     from gaudi_launch.core.services.state.job import ServiceJob
     from gaudi_launch.extensions.stack.gateway.gateway_settings import Backend, GatewaySettings
@@ -24,7 +26,6 @@ def start(
     """
     from gaudi_launch.core.services.preflight import start_detached
     from gaudi_launch.extensions.stack.gateway.gateway_job import gateway_job
-    from gaudi_launch.extensions.stack.gateway.keys_file import check_access
 
     check_access(settings)
     job = gateway_job(name, backends, settings, restart=restart)
@@ -38,7 +39,6 @@ def renew(name: str, backends: Sequence[Backend], settings: GatewaySettings) -> 
     Raises LaunchError; the running one keeps its settings then.
     """
     from gaudi_launch.extensions.stack.gateway import gateway_job
-    from gaudi_launch.extensions.stack.gateway.keys_file import check_access
 
     check_access(settings)
     return gateway_job.renew(name, backends, settings)
