@@ -16,8 +16,12 @@ import typer.core
 import typer.main
 
 from gaudi_launch.cli.command_app import HelpGroup
+from gaudi_launch.cli.console import give_up, sentences
 from gaudi_launch.cli.gone import refuse_gone
+from gaudi_launch.cli.streams import prepare_streams, shows
 from gaudi_launch.cli.table import COMMANDS, COMPLETES, GROUPS, listed, load_command
+from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.core.base.messages import LANGUAGES, language, set_language, text
 
 if TYPE_CHECKING:
     from gaudi_launch.core.base.errors import LaunchError
@@ -148,9 +152,6 @@ def main(argv: list[str] | None = None) -> None:
 
 
 def _prepare_streams(arguments: list[str]) -> None:
-    from gaudi_launch.cli.streams import prepare_streams
-    from gaudi_launch.core.base.messages import language
-
     _, lang, _ = _take_global_options(arguments)
     prepare_streams(os.environ, english=(lang or language()) == "en")
 
@@ -167,10 +168,7 @@ def run(arguments: list[str]) -> int:
 def _run(arguments: list[str], lang: str | None, debug: bool) -> int:
     from gaudi_launch.cli.positional import options_end
     from gaudi_launch.cli.status_line import status_line
-    from gaudi_launch.cli.streams import shows
-    from gaudi_launch.core.base.errors import ExitCode, LaunchError
     from gaudi_launch.core.base.interrupt import redelivered
-    from gaudi_launch.core.base.messages import LANGUAGES, set_language
     from gaudi_launch.core.base.steps import shown_by
 
     as_json = "--json" in arguments[: options_end(arguments)]
@@ -211,8 +209,6 @@ def _run(arguments: list[str], lang: str | None, debug: bool) -> int:
 
 def _drop_output() -> None:
     """Discard what could not be written to stdout: Python must not complain at exit."""
-    from gaudi_launch.cli.console import give_up
-
     give_up(sys.stdout)
 
 
@@ -221,9 +217,6 @@ def _full(error: OSError) -> int:
 
     It is most likely that of our output, so the error goes to stderr only.
     """
-    from gaudi_launch.core.base.errors import ExitCode
-    from gaudi_launch.core.base.messages import text
-
     _drop_output()
     return _report(
         _error("common.full", text("common.full", why=error.strerror), ExitCode.FAILED), None, False
@@ -235,9 +228,6 @@ def _no_way(error: OSError, as_json: bool) -> int:
 
     The user can name another.
     """
-    from gaudi_launch.core.base.errors import ExitCode
-    from gaudi_launch.core.base.messages import text
-
     if isinstance(error.filename, str | bytes):
         path = os.fsdecode(error.filename)
     else:
@@ -251,7 +241,6 @@ def _launch_error(error: LaunchError, as_json: bool) -> int:
 
     The names are those that it lists.
     """
-    from gaudi_launch.cli.console import sentences
     from gaudi_launch.cli.nearest import suggestion
 
     document = error.to_json()
@@ -297,9 +286,6 @@ def _error(id: str, sentence: str, code: int) -> dict[str, Any]:
 
 
 def _interrupted(as_json: bool) -> int:
-    from gaudi_launch.core.base.errors import ExitCode
-    from gaudi_launch.core.base.messages import text
-
     return _report(
         _error("common.interrupted", text("common.interrupted"), ExitCode.INTERRUPTED),
         None,
@@ -308,9 +294,6 @@ def _interrupted(as_json: bool) -> int:
 
 
 def _unexpected(error: Exception, as_json: bool, debug: bool) -> int:
-    from gaudi_launch.core.base.errors import ExitCode
-    from gaudi_launch.core.base.messages import text
-
     # some releases of typer vendor click and some import it, so its exceptions are known by their
     # shape
     show = getattr(error, "format_message", None)

@@ -12,6 +12,7 @@ import typer
 
 from gaudi_launch.cli.command_app import CommandApp
 from gaudi_launch.cli.options import Launch, LaunchOptions, RecordCommand
+from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.messages import text
 
 if TYPE_CHECKING:
@@ -82,7 +83,6 @@ def serve(
     -w demo is a small model that needs no card and no download from a hub.
     """
     from gaudi_launch.cli.terminal import Terminal
-    from gaudi_launch.core.base.errors import ExitCode, LaunchError
     from gaudi_launch.core.launch.serve import ServeMode, start
 
     if no_wait and not detach:
@@ -105,7 +105,6 @@ def _wait(started: StartedService) -> None:
     import time
 
     from gaudi_launch.cli.views.serve import say_ready
-    from gaudi_launch.core.base.errors import ExitCode
 
     begin = time.monotonic()
     try:
@@ -125,7 +124,6 @@ def _wait(started: StartedService) -> None:
 
 def _finish(outcome: EngineOutcome, started: StartedService) -> None:
     from gaudi_launch.cli.views.run_record import run_line
-    from gaudi_launch.core.base.errors import ExitCode
     from gaudi_launch.core.services.diagnosis.failure import failure
     from gaudi_launch.core.services.run_record import read_run_record
     from gaudi_launch.core.services.state import store

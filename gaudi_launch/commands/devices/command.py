@@ -16,7 +16,10 @@ from typing import TYPE_CHECKING
 import typer
 
 from gaudi_launch.cli.command_app import CommandApp
+from gaudi_launch.cli.console import emit_json, known
 from gaudi_launch.cli.streams import is_utf
+from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.core.base.messages import text
 from gaudi_launch.core.base.optional import mapped, value_or
 
 if TYPE_CHECKING:
@@ -63,7 +66,6 @@ def devices(
     ctx.obj = (machine, as_json)
     if ctx.invoked_subcommand is not None:
         return
-    from gaudi_launch.cli.console import emit_json
     from gaudi_launch.commands.devices.view import DeviceUse, show, to_json
     from gaudi_launch.core.launch.machine import load
     from gaudi_launch.core.services.history import energy_of_modules
@@ -105,9 +107,7 @@ def pick(
     ),
 ) -> None:
     """Print the cards that 'serve' would select, with the reasons, without reserving them."""
-    from gaudi_launch.cli.console import emit_json, known
     from gaudi_launch.commands.devices.view import pick_to_json, show_pick
-    from gaudi_launch.core.base.errors import ExitCode, LaunchError
     from gaudi_launch.core.launch.machine import load
     from gaudi_launch.core.planning.placement import choose, parse_modules, parse_visible
 
@@ -154,7 +154,6 @@ def power(
     """
     from gaudi_launch.commands.devices.view import show_commands
     from gaudi_launch.core.base import paths
-    from gaudi_launch.core.base.errors import ExitCode, LaunchError
     from gaudi_launch.core.doctor import power_limit
     from gaudi_launch.core.launch.machine import load
     from gaudi_launch.core.planning.placement import parse_modules
@@ -176,7 +175,6 @@ def power(
 
 
 def _hl_smi() -> Ask:
-    from gaudi_launch.core.base.errors import ExitCode, LaunchError
     from gaudi_launch.core.host import hl_smi
 
     ask = hl_smi.find()
@@ -186,9 +184,6 @@ def _hl_smi() -> Ask:
 
 
 def _confirm(changes: Sequence[CapChange], yes: bool) -> None:
-    from gaudi_launch.core.base.errors import ExitCode, LaunchError
-    from gaudi_launch.core.base.messages import text
-
     if yes:
         return
     if not sys.stdin.isatty():
@@ -200,7 +195,6 @@ def _confirm(changes: Sequence[CapChange], yes: bool) -> None:
 
 def _finish(outcomes: Sequence[CapOutcome], as_json: bool) -> None:
     from gaudi_launch.commands.devices.view import show_outcomes
-    from gaudi_launch.core.base.errors import ExitCode
 
     show_outcomes(outcomes, as_json)
     if any(each.status == "failed" for each in outcomes):
@@ -216,7 +210,6 @@ def snapshot(
     force: bool = typer.Option(False, "--force", help="Replace FILE if it exists."),
 ) -> None:
     """Write this machine as JSON: 'plan --machine FILE' on another machine gives the same plan."""
-    from gaudi_launch.core.base.errors import ExitCode, LaunchError
     from gaudi_launch.core.host import host_config
     from gaudi_launch.core.host.snapshot import to_json
     from gaudi_launch.core.launch.machine import load
@@ -241,8 +234,6 @@ def snapshot(
 
 
 def _report_written(host: Host, file: str) -> None:
-    from gaudi_launch.core.base.messages import text
-
     if not host.cards:
         notes = "; ".join(f"{source}: {note}" for source, note in host.notes.items())
         typer.echo(text("host.snapshot_no_cards", path=file, why=notes), err=True)
@@ -256,8 +247,6 @@ def _report_written(host: Host, file: str) -> None:
 
 
 def _write_tree(folder: Path, machine: str | None) -> None:
-    from gaudi_launch.core.base.errors import ExitCode, LaunchError
-    from gaudi_launch.core.base.messages import text
     from gaudi_launch.core.host.machine import SIMULATED
     from gaudi_launch.core.host.simulated import NAMES, build, write_machine
 
@@ -287,7 +276,5 @@ def _write_file(path: Path, content: str) -> None:
 
 
 def _not_written(path: Path, error: OSError) -> LaunchError:
-    from gaudi_launch.core.base.errors import ExitCode, LaunchError
-
     reason = error.strerror or str(error)
     return LaunchError("host.snapshot_write", ExitCode.FAILED, path=str(path), reason=reason)

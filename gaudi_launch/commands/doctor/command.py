@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from gaudi_launch.cli.command_app import CommandApp
+from gaudi_launch.core.base.errors import ExitCode, LaunchError
 
 if TYPE_CHECKING:
     from gaudi_launch.commands.doctor.case import DoctorRequest
@@ -86,7 +87,6 @@ def doctor(
     from gaudi_launch.commands.doctor import case as use_case
     from gaudi_launch.commands.doctor import view
     from gaudi_launch.commands.doctor.case import DoctorRequest
-    from gaudi_launch.core.base.errors import ExitCode, LaunchError
     from gaudi_launch.core.doctor import runner
     from gaudi_launch.core.doctor.findings import Wants
     from gaudi_launch.core.planning.placement import parse_modules
@@ -152,7 +152,6 @@ def _agreed(yes: bool) -> bool:
 
     Raises LaunchError without a terminal.
     """
-    from gaudi_launch.core.base.errors import ExitCode, LaunchError
     from gaudi_launch.core.base.messages import text
 
     if yes:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import typer
 
 from gaudi_launch.cli.command_app import CommandApp
+from gaudi_launch.cli.console import emit_json
 from gaudi_launch.cli.options import Launch, LaunchOptions, RecordCommand, record
 from gaudi_launch.core.planning.parse import if_given
 from gaudi_launch.extensions.cluster.case import ClusterOptions, HostOptions
@@ -33,7 +34,6 @@ def plan(
 
     Hosts are queried over ssh; with snapshots of all hosts no connection is made.
     """
-    from gaudi_launch.cli.console import emit_json
     from gaudi_launch.extensions.cluster import case as cases
     from gaudi_launch.extensions.cluster.view import dry, show, to_json
 
@@ -62,7 +62,6 @@ def up(
 
     A failure or Ctrl-C stops everything that was started. 'cluster down' stops it later.
     """
-    from gaudi_launch.cli.console import emit_json
     from gaudi_launch.core.planning.parse import seconds
     from gaudi_launch.extensions.cluster import case as cases
     from gaudi_launch.extensions.cluster.view import dry, show, tell, to_json

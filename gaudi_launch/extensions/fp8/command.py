@@ -7,6 +7,7 @@ from pathlib import Path
 import typer
 
 from gaudi_launch.cli.command_app import CommandApp
+from gaudi_launch.cli.console import console, emit_json
 from gaudi_launch.extensions.fp8.case import DATASET
 
 app = CommandApp(
@@ -23,7 +24,6 @@ def convert(
     as_json: bool = typer.Option(False, "--json", help="One JSON object on stdout."),
 ) -> None:
     """Convert 8-bit weights (up to 448) for Gaudi2 (up to 240). An interrupted run resumes."""
-    from gaudi_launch.cli.console import console, emit_json
     from gaudi_launch.cli.terminal import Terminal
     from gaudi_launch.core.base.messages import text
     from gaudi_launch.core.launch import model_setup
@@ -81,7 +81,6 @@ def calibrate(
 
     Runs the engine's own calibration scripts, phase by phase. An interrupted run resumes.
     """
-    from gaudi_launch.cli.console import emit_json
     from gaudi_launch.extensions.fp8 import case as use_case
     from gaudi_launch.extensions.fp8.view import CalibrationTerminal, show, to_json
 

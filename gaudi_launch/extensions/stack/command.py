@@ -11,7 +11,10 @@ from typing import TYPE_CHECKING
 import typer
 
 from gaudi_launch.cli.command_app import CommandApp
+from gaudi_launch.cli.console import emit_json
 from gaudi_launch.cli.times import DRAIN
+from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.core.base.messages import text
 
 if TYPE_CHECKING:
     from gaudi_launch.extensions.stack.stack_plan import StackChanges
@@ -56,7 +59,6 @@ def init(
 
     An existing file is not changed.
     """
-    from gaudi_launch.cli.console import emit_json
     from gaudi_launch.extensions.stack import init as cases
     from gaudi_launch.extensions.stack.view import show_plan, show_written, to_json
 
@@ -80,7 +82,6 @@ def plan(
     as_json: bool = _JSON,
 ) -> None:
     """Show cards, memory and start time of all models; start nothing."""
-    from gaudi_launch.cli.console import emit_json
     from gaudi_launch.extensions.stack import stack_plan as cases
     from gaudi_launch.extensions.stack.view import show_plan, to_json
 
@@ -108,10 +109,7 @@ def up(
     """
     import sys
 
-    from gaudi_launch.cli.console import emit_json
     from gaudi_launch.cli.terminal import Terminal
-    from gaudi_launch.core.base.errors import ExitCode
-    from gaudi_launch.core.base.messages import text
     from gaudi_launch.extensions.stack import case as cases
     from gaudi_launch.extensions.stack.view import show_started, started_to_json
 
@@ -145,10 +143,7 @@ def apply(
     """
     import sys
 
-    from gaudi_launch.cli.console import emit_json
     from gaudi_launch.cli.terminal import Terminal
-    from gaudi_launch.core.base.errors import ExitCode
-    from gaudi_launch.core.base.messages import text
     from gaudi_launch.extensions.stack import case as cases
     from gaudi_launch.extensions.stack.change import ChangeOptions
     from gaudi_launch.extensions.stack.view import applied_to_json, show_applied
@@ -171,8 +166,6 @@ def _agrees(changes: StackChanges, yes: bool) -> bool:
     """State what does not answer for a time, and return the user's consent."""
     import sys
 
-    from gaudi_launch.core.base.errors import ExitCode, LaunchError
-    from gaudi_launch.core.base.messages import text
     from gaudi_launch.extensions.stack.view import interruptions
 
     for line in interruptions(changes):
@@ -236,7 +229,6 @@ def down(
     as_json: bool = _JSON,
 ) -> None:
     """Stop the gateway and all models, and remove their records and logs."""
-    from gaudi_launch.cli.console import emit_json
     from gaudi_launch.cli.terminal import Terminal
     from gaudi_launch.extensions.stack import case as cases
     from gaudi_launch.extensions.stack.view import ended_to_json, show_ended
@@ -256,7 +248,6 @@ def ps(
     as_json: bool = _JSON,
 ) -> None:
     """List the models of started stacks: phase, cards, port, last error."""
-    from gaudi_launch.cli.console import emit_json
     from gaudi_launch.extensions.stack import case as cases
     from gaudi_launch.extensions.stack.view import show_states, states_to_json
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, BinaryIO
 import typer
 
 from gaudi_launch.cli.command_app import CommandApp
+from gaudi_launch.cli.console import emit_json
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -71,7 +72,6 @@ def logs(
 def _show_not_begun(name: str, path: Path, as_json: bool) -> None:
     import sys
 
-    from gaudi_launch.cli.console import emit_json
     from gaudi_launch.commands.services.logs.view import log_json
     from gaudi_launch.core.base.messages import text
 
@@ -90,7 +90,6 @@ def _show(
     """
     import sys
 
-    from gaudi_launch.cli.console import emit_json
     from gaudi_launch.cli.endless import until_ctrl_c
     from gaudi_launch.commands.services.logs.view import LineObjects, log_json
 

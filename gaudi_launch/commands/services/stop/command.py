@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING
 import typer
 
 from gaudi_launch.cli.command_app import CommandApp
+from gaudi_launch.cli.console import emit_json
 from gaudi_launch.cli.times import DRAIN
+from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.core.base.messages import text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,7 +37,6 @@ def stop(
 ) -> None:
     """Drain requests, stop the engine and its child processes, and check that the cards are
     free."""
-    from gaudi_launch.core.base.errors import ExitCode, LaunchError
     from gaudi_launch.core.launch.stop import check_drain
     from gaudi_launch.core.services.state.registry import find, services
 
@@ -55,11 +57,8 @@ def _end_services(
     chosen: Sequence[ServiceRecord], drain: float, *, forget: bool, as_json: bool
 ) -> None:
     """Stop each service; a failure does not prevent the others."""
-    from gaudi_launch.cli.console import emit_json
     from gaudi_launch.cli.terminal import Terminal
     from gaudi_launch.commands.services.stop.view import ended_to_json, show_ended
-    from gaudi_launch.core.base.errors import LaunchError
-    from gaudi_launch.core.base.messages import text
     from gaudi_launch.core.launch.stop import end
 
     stopped, failed = [], []
@@ -84,10 +83,7 @@ def _end_services(
 
 def _end_orphans(yes: bool, as_json: bool) -> None:
     """Show the processes of ended launchers, and end them after a confirmation."""
-    from gaudi_launch.cli.console import emit_json
     from gaudi_launch.commands.services.stop.view import orphans_to_json, show_orphans, show_unsure
-    from gaudi_launch.core.base.errors import ExitCode, LaunchError
-    from gaudi_launch.core.base.messages import text
     from gaudi_launch.core.launch.stop import end_orphans, left_error
     from gaudi_launch.core.services.state.orphans import look
 
