@@ -97,7 +97,7 @@ def pin_notes(release: Release, recipe: Recipe) -> tuple[str, ...]:
 
 
 def leftovers_of(made: Installation, old: Path | None) -> Leftovers | None:
-    """Return what a change of the version in force leaves; None where nothing was replaced."""
+    """Return what a change of version leaves; None where nothing was replaced."""
     return mapped(partial(_leftovers, made.versions()), old)
 
 

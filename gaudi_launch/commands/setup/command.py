@@ -120,8 +120,8 @@ def setup(
     if rollback:
         given |= {"--index-url": index_url, "--no-demo": no_demo}
         given |= {"--torch-index": torch_index, "--registry": registry, "--git-mirror": git_mirror}
-        _check_alone(given)
-        return _roll_back(engine, dry_run, as_json)
+        _check_not_given(given, "setup.not_with_rollback")
+        return show_rollback(roll_back(engine, dry_run=dry_run), dry_run, as_json)
     if engine is None:
         raise LaunchError(
             "setup.no_engine", ExitCode.USAGE, known=", ".join((*setup_names(), *known()))
@@ -132,17 +132,19 @@ def setup(
     engine = setup_name(engine)
     extras = SetupExtras(mirrors, vision, scale_out, unpinned=unpinned)
     if not is_made_by_steps(engine):
-        _check_not_given({"--torch-index": torch_index, "--base-image": base_image}, engine)
+        given = {"--torch-index": torch_index, "--base-image": base_image}
+        _check_not_given(given, "setup.not_for", engine=engine)
         return _gaudi(engine, place, python, extras, dry_run, as_json)
     made = made_by_steps(engine)
     given["--git-mirror"] = git_mirror
     if setup_image(engine) is not None and place in PROGRAMS:
         del given["--in"], given["--base-image"]
-        _check_not_given(given, engine)
+        _check_not_given(given, "setup.not_for", engine=engine)
         base = _Base(str(place), base_image, mirrors, demo=not no_demo)
         return _embedded_image(engine, base, dry_run, as_json)
     given |= {"--registry": registry, "--torch-index": torch_index}
-    _check_not_given({flag: given[flag] for flag in given if flag not in made.takes}, engine)
+    given = {flag: value for flag, value in given.items() if flag not in made.takes}
+    _check_not_given(given, "setup.not_for", engine=engine)
     if place not in (None, *PLACES):
         _refuse_place(str(place))
     return _by_steps(made, engine, mirrors, demo=not no_demo, dry_run=dry_run, as_json=as_json)
@@ -163,23 +165,11 @@ def _refuse_place(place: str) -> NoReturn:
     raise LaunchError("setup.place", ExitCode.USAGE, found=place, known=known)
 
 
-def _check_not_given(given: dict[str, object], engine: str) -> None:
-    """Raise LaunchError (USAGE) for an option that an engine does not take."""
+def _check_not_given(given: dict[str, object], id: str, **values: str) -> None:
+    """Raise LaunchError (USAGE) for an option that does not apply."""
     for flag, value in given.items():
         if value not in (None, False):
-            raise LaunchError("setup.not_for", ExitCode.USAGE, flag=flag, engine=engine)
-
-
-def _check_alone(given: dict[str, object]) -> None:
-    """Raise LaunchError (USAGE) for an option that a rollback does not take."""
-    for flag, value in given.items():
-        if value not in (None, False):
-            raise LaunchError("setup.not_with_rollback", ExitCode.USAGE, flag=flag)
-
-
-def _roll_back(engine: str | None, dry_run: bool, as_json: bool) -> None:
-    """Return to the version before, or say which one that is."""
-    show_rollback(roll_back(engine, dry_run=dry_run), dry_run, as_json)
+            raise LaunchError(id, ExitCode.USAGE, flag=flag, **values)
 
 
 def _gaudi(

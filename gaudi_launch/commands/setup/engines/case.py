@@ -74,7 +74,7 @@ def listing(python: str | None) -> EngineListing:
             packages=installed.packages if has and installed is not None else {},
             facts_date=mapped(lambda each: each.date, facts),
             ended=ended(engine.identity.label),
-            constraints=_trial(name),
+            constraints=mapped(trial_of, mapped(constraints_of, release_of(name))),
         )
         states.append(state)
     known = (*versions(), *installed_versions().values(), *registry.image_versions())
@@ -83,9 +83,3 @@ def listing(python: str | None) -> EngineListing:
     return EngineListing(
         mapped(lambda found: found.python, installed), tuple(states), gateway, known
     )
-
-
-def _trial(name: str) -> PinTrial | None:
-    """Return the trial of the constraints file of what `setup NAME` installs."""
-    release = release_of(name)
-    return mapped(trial_of, mapped(constraints_of, release))
