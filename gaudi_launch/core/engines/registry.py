@@ -55,7 +55,7 @@ class Entry:
     around another one (``NAME:ENGINE``). ``in_container``: it comes as an image, and no interpreter
     of this machine has it. ``any_version``: ``NAME@VERSION`` is accepted for versions without a
     line. ``anywhere``: it also runs without cards. ``installation`` is its environment's name in
-    `INSTALLATIONS` ("": one of its own, for cards). ``demo`` serves the demo model in its place.
+    `INSTALLATIONS` ("": a separate one, for cards). ``demo`` serves the demo model in its place.
     ``machine`` is the simulated machine of a launch that names none. ``built``: MODULE:MEMBER of
     the image that `setup NAME --in docker` builds, for an engine without a profile;
     ``image_versions``: that of the function that returns all versions of its images.
@@ -98,7 +98,7 @@ def _file(module: str, function: str = "create") -> Callable[..., Engine]:
     return create
 
 
-# what `setup` makes beside the environments of engines for cards
+# what `setup` makes in addition to the environments of engines for cards
 INSTALLATIONS = {
     "cpu": "core.engines.vllm_cpu.install:EMBEDDED",
     "ray": "extensions.ray.install:RAY",
@@ -233,7 +233,7 @@ def is_ray(name: str) -> bool:
 
 def demo_engine(name: str) -> str:
     """Return the engine that serves the demo model where the user named this one."""
-    return "cpu" if name == "auto" else entry(name).demo or name
+    return {"auto": "cpu"}.get(name, entry(name).demo or name)
 
 
 def setup_name(word: str) -> str:

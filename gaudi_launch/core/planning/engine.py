@@ -242,7 +242,7 @@ class Engine(ABC):
 
     @property
     def packages(self) -> tuple[str, ...]:
-        """Return what pip installs of it in any interpreter, beside another engine."""
+        """Return what pip installs of it in the interpreter of another engine."""
         return ()
 
     def caches_prefixes(self, request: Request, model: Model) -> bool:

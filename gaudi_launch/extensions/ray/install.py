@@ -22,7 +22,7 @@ from gaudi_launch.extensions.ray.engine import NAME, SERVE, VERSION
 
 
 class RayEnvironment(StepInstallation):
-    """Ray beside the embedded engine, which it needs."""
+    """Ray with the packages of the embedded engine, which it needs."""
 
     name = "ray"
     pins: ClassVar = {"ray": VERSION, "vllm": VLLM}

@@ -1,4 +1,4 @@
-"""What `setup NAME` makes: the contract, and its form that is complete by a marker."""
+"""The contract of what `setup` makes, and its form with a marker."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Installation(ABC):
 
 
 class StepInstallation(Installation):
-    """An environment made by the steps of this module's classes, complete by its marker.
+    """An environment made by steps, complete by its marker.
 
     ``name`` is that of its folders, ``pins`` are the versions that this program installs, by their
     keys in the marker, the first one that of the environment. ``binary`` is its program in bin/;
@@ -134,7 +134,7 @@ class StepInstallation(Installation):
             return self.renew(say, read() if mirrors is None else mirrors, temporary)
 
     def renew(self, say: Say, mirrors: Mirrors, temporary: Path) -> Path | None:
-        """Do what `setup` does of the environment, while setup is locked."""
+        """Make the expected version and put it in force, while setup is locked."""
         if self.is_newest():
             say(text("serve.setup_have_engine", path=self.environment()))
             return None

@@ -46,7 +46,7 @@ class InstallStep:
 
 
 def pip_of(python: str) -> tuple[str, ...]:
-    """Return the first arguments of an interpreter's pip, which asks nothing."""
+    """Return the first arguments of an interpreter's pip, without prompts."""
     return (python, "-m", "pip", "--disable-pip-version-check", "--no-input")
 
 

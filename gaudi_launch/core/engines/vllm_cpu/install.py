@@ -96,7 +96,7 @@ class EmbeddedEngine(StepInstallation):
         return steps
 
     def setup(self, say: Say, *, demo: bool = True, mirrors: Mirrors | None = None) -> Path | None:
-        """Make what is missing: environment, then demo model; see `StepInstallation.setup`."""
+        """Make what is missing: environment, then demo model."""
         mirrors = read() if mirrors is None else mirrors
         with alone() as temporary:
             replaced = self.renew(say, mirrors, temporary)
