@@ -19,7 +19,7 @@ from gaudi_launch.core.base.messages import Message, message, text
 from gaudi_launch.core.base.optional import mapped
 from gaudi_launch.core.base.reader import parse_yaml
 from gaudi_launch.core.base.redact import is_secret_variable, redact_arguments, redact_text
-from gaudi_launch.core.engines.registry import find, releases_of
+from gaudi_launch.core.engines.registry import find, image_versions, releases_of
 from gaudi_launch.core.engines.support import versions
 from gaudi_launch.core.engines.version_facts import names_of, plain_option
 from gaudi_launch.core.host.cpus import format_cpus
@@ -315,10 +315,9 @@ def _engine_of(start: StartCommand, moved_to: str | None) -> tuple[str, list[Arg
 
 def _image_of(version: str) -> str:
     """Return TGI's image of this version, the usual one where it is not known."""
-    try:
-        return find(f"tgi@{version}").identity.exact
-    except LaunchError:
-        return find("tgi").identity.exact
+    if version in {each.version for each in image_versions() if each.engine == "tgi"}:
+        return f"tgi@{version}"
+    return find("tgi").identity.exact
 
 
 def _read_by(name: str, start: StartCommand) -> tuple[list[Argument], list[str]]:
