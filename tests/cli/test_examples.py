@@ -33,8 +33,10 @@ from gaudi_launch.core.base.locks import try_ofd
 from gaudi_launch.core.base.messages import catalogue_files
 from gaudi_launch.core.engines.vllm_cpu.install import EMBEDDED
 from gaudi_launch.core.host.simulated import write_tree
-from gaudi_launch.core.launch import prepare
+from gaudi_launch.core.launch import prepare, serve, service, stop
 from gaudi_launch.core.launch.options import LaunchOptions
+from gaudi_launch.extensions.kubernetes.pods import chat_page
+from gaudi_launch.extensions.offline import case, pack
 from tests.support.doctor_cases import remedies_commands
 from tests.support.help_texts import all_commands
 from tests.support.local_hub import Hub
@@ -284,26 +286,27 @@ def planned(options: LaunchOptions, *_: Any) -> None:
     raise typer.Exit()
 
 
-KEPT_FROM = (
-    "extensions.offline.pack._collect_engine",
-    "extensions.offline.pack._collect_launcher",
-    "core.launch.prepare.CheckedPlan.refuse",
-    "core.launch.stop.restart",
-    # gradio takes seconds to import: tests/extensions/bench/test_webui.py has the page
-    "extensions.kubernetes.pods.chat_page.serve",
+# what no example does; gradio takes seconds to import, and tests/extensions/bench/test_webui.py has
+# its page
+KEPT_FROM: tuple[tuple[object, str], ...] = (
+    (pack, "_collect_engine"),
+    (pack, "_collect_launcher"),
+    (prepare.CheckedPlan, "refuse"),
+    (stop, "restart"),
+    (chat_page, "serve"),
 )
 
 
 def prepared(line: str, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Make what only this command needs, and keep it from starting or ending anything."""
-    for name in KEPT_FROM:
-        monkeypatch.setattr(f"gaudi_launch.{name}", lambda *_, **__: None)
+    for owner, name in KEPT_FROM:
+        monkeypatch.setattr(owner, name, lambda *_, **__: None)
     # tune starts services by the second, which has the function under its own name
-    for name in ("serve", "service"):
-        monkeypatch.setattr(f"gaudi_launch.core.launch.{name}.start", planned)
+    for module in (serve, service):
+        monkeypatch.setattr(module, "start", planned)
     if "setup" in line and "--rollback" in line:
         two_versions(place, monkeypatch)
-    monkeypatch.setattr("gaudi_launch.extensions.offline.case._install_engine", lambda *_: "python")
+    monkeypatch.setattr(case, "_install_engine", lambda *_: "python")
     if line == "gaudi-launch why":
         failed = place / "state/gaudi-launch/services/failed"
         failed.mkdir()

@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
+from gaudi_launch.core.base import interrupt
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.messages import message
+from gaudi_launch.core.hosts import ssh
 from gaudi_launch.core.hosts.inventory import Member
 from gaudi_launch.core.hosts.layout import Layout
 from gaudi_launch.core.hosts.parts import Cluster, ClusterEngine, Node
@@ -38,9 +40,9 @@ def scripted(
 ) -> ScriptedHosts:
     """Let ssh's requests be answered by a function, one host at a time."""
     hosts = ScriptedHosts(reply)
-    monkeypatch.setattr("gaudi_launch.core.hosts.ssh.ask", hosts.ask)
-    monkeypatch.setattr("gaudi_launch.core.hosts.ssh._MOST_AT_ONCE", 1)
-    monkeypatch.setattr("gaudi_launch.core.base.interrupt.TURN_SECONDS", 1 / 1024)
+    monkeypatch.setattr(ssh, "ask", hosts.ask)
+    monkeypatch.setattr(ssh, "_MOST_AT_ONCE", 1)
+    monkeypatch.setattr(interrupt, "TURN_SECONDS", 1 / 1024)
     return hosts
 
 

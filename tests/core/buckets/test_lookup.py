@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gaudi_launch.core.buckets import lookup
 from gaudi_launch.core.buckets.bucket_list import Bucket
 from gaudi_launch.core.buckets.engine_buckets import lookups
 from gaudi_launch.core.buckets.families import (
@@ -39,7 +40,7 @@ def test_table_is_the_first_entry_that_is_large_enough(
     assert table.find(*shape) == first
     assert table._scan(*shape) == first
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("gaudi_launch.core.buckets.lookup._TABLE_CELLS", -1)
+        patch.setattr(lookup, "_TABLE_CELLS", -1)
         assert BucketTable(buckets).find(*shape) == first
 
 
@@ -51,7 +52,7 @@ def test_all_shapes_together_get_the_buckets_of_each(
     columns = np.asarray(shapes, dtype=np.int64).reshape(-1, 3).T
     with pytest.MonkeyPatch.context() as patch:
         if not has_table:
-            patch.setattr("gaudi_launch.core.buckets.lookup._TABLE_CELLS", -1)
+            patch.setattr(lookup, "_TABLE_CELLS", -1)
         numbers = table.find_all(*columns)
     found = [[*table.buckets, None][number] for number in numbers]
     assert found == [BucketTable(buckets).find(*shape) for shape in shapes]

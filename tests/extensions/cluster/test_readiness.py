@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from gaudi_launch.core.base import interrupt
 from gaudi_launch.core.base.errors import ExitCode
 from gaudi_launch.core.base.messages import Message, message
 from gaudi_launch.extensions.cluster import readiness
@@ -46,7 +47,7 @@ def waiting(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Waiting:
     found = Waiting(running, [tmp_path / "service.log"])
     clock = types.SimpleNamespace(monotonic=lambda: found.seconds)
     monkeypatch.setattr(readiness, "time", clock)
-    monkeypatch.setattr("gaudi_launch.core.base.interrupt.pause", found.pause)
+    monkeypatch.setattr(interrupt, "pause", found.pause)
     return found
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from gaudi_launch.core.base import interrupt
 from gaudi_launch.core.base.errors import ExitCode
 from gaudi_launch.extensions.kubernetes import kubectl
 from gaudi_launch.extensions.kubernetes.kubectl import Kubectl, failure, find
@@ -79,7 +80,7 @@ def test_a_server_that_never_answers_is_given_up(
         asked.append((command, seconds))
         raise subprocess.TimeoutExpired(command, seconds)
 
-    monkeypatch.setattr("gaudi_launch.core.base.interrupt.run", run)
+    monkeypatch.setattr(interrupt, "run", run)
     slow = Kubectl("k", seconds=2.0)
     assert refusal(lambda: slow.document("get")) == (
         "kube.unreachable",

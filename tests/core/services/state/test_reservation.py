@@ -17,6 +17,7 @@ from gaudi_launch.core.host import simulated
 from gaudi_launch.core.host.card_locks import lock_folders, read_holder, read_reserved
 from gaudi_launch.core.host.machine import load
 from gaudi_launch.core.planning.placement import choose
+from gaudi_launch.core.services.state import reservation
 from gaudi_launch.core.services.state.reservation import claim, reserve
 from tests.support.machines import use
 from tests.support.places import TOP
@@ -184,7 +185,7 @@ def test_launches_that_race_get_different_cards(
 def test_claim_gives_up_when_the_same_cards_stay_taken(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gaudi_launch.core.services.state.reservation._PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(reservation, "_PAUSE_SECONDS", 0.0)
     host = load("simulated:hls2")
     again = claim(lambda: host, lambda h: choose(h, 1, (0,)), tmp_path)
     with reserve((0,), tmp_path), pytest.raises(LaunchError) as caught, again:
