@@ -28,7 +28,7 @@ from gaudi_launch.core.services.state.job import ServiceJob
 from gaudi_launch.core.services.state.orphans import orphans
 from gaudi_launch.core.services.stop import stop
 
-ENGINE = Path(__file__).parents[1] / "tests" / "services" / "trivial_engine.py"
+ENGINE = Path(__file__).parents[1] / "tests" / "support" / "trivial_engine.py"
 
 
 def job(name: str) -> ServiceJob:

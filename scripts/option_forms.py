@@ -18,7 +18,7 @@ from gaudi_launch.core.engines.facts.reading import add_options, render
 from gaudi_launch.core.engines.version_facts import plain_option
 
 TOP = Path(__file__).resolve().parents[1]
-ASK = TOP / "gaudi_launch" / "engines" / "runtime" / "ask_options.py"
+ASK = TOP / "gaudi_launch" / "core" / "engines" / "runtime" / "ask_options.py"
 SUPPORT = TOP / "profiles" / "engines" / "support"
 # a value of each form, and the pattern of all that have it
 SAMPLES = {

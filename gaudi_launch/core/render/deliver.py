@@ -37,7 +37,7 @@ def deliver(rendered: Rendered, target: str, to: Destination, *, force: bool) ->
     """Write the rendered files if that is requested; the end of every target.
 
     Raises LaunchError: several files and no folder for them (USAGE), or as
-    `core.render.deliver.write` does.
+    `core.render.written_files.write` does.
     """
     written: list[Path] = []
     if to.output is not None:
