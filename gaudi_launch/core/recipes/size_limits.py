@@ -47,7 +47,7 @@ def size_limit(
         per_graph, id = held_bytes / measured_graphs / MIB, "cache.limit_measured"
     wanted = max(LEAST_MIB, int(2 * per_graph * max(graphs, 1)))
     room = int((free_bytes * (1 - _SPARE_SHARE) + held_bytes) / MIB)
-    reason = message(id, graphs=graphs, per_graph=round(per_graph, 1), room=room)
+    reason = message(id, graphs=graphs, per_graph=round(per_graph, 1))
     return SizeLimit(max(1, min(wanted, room)), reason, room < wanted)
 
 
