@@ -41,7 +41,7 @@ from gateway import Load, Server, drive, free_port
 from gaudi_launch.core.base.paths import state_dir
 from gaudi_launch.core.engines.vllm_cpu.install import EMBEDDED
 from gaudi_launch.core.services.probe import ask, port_free
-from gaudi_launch.core.services.state.identity import Identity
+from gaudi_launch.core.services.state.identity import identity_in
 from gaudi_launch.core.services.state.registry import find
 from gaudi_launch.extensions.stack.stack_file import StackFile, read_stack
 
@@ -189,7 +189,7 @@ def all_ready(subject: Subject) -> bool:
 
 def process_of(service: str) -> int:
     """Return the process of a service's engine or gateway; 0 between two."""
-    found = Identity.from_json(find(service).state.get("engine_process"))
+    found = identity_in(find(service).state, "engine_process")
     return found.pid if found is not None else 0
 
 

@@ -18,10 +18,11 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from gaudi_launch.core.base import codec
 from gaudi_launch.core.base.messages import Message, message
 from gaudi_launch.core.base.optional import value_or
 from gaudi_launch.core.base.paths import write_whole
@@ -155,16 +156,8 @@ def read_measured(path: Path) -> list[Measured]:
 
 def _entry(entry: Any) -> Measured | None:
     try:
-        found = Measured(
-            str(entry["engine"]),
-            str(entry["model"]),
-            int(entry["cards"]),
-            str(entry["dtype"]),
-            int(entry["graphs"]),
-            float(entry["seconds"]),
-            bool(entry.get("cached", False)),
-        )
-    except (TypeError, KeyError, ValueError, AttributeError):
+        found = codec.read(Measured, entry)
+    except codec.BadRecord:
         return None
     if found.graphs > 0 and 0 < found.seconds < 1e7:
         return found
@@ -177,5 +170,5 @@ def record(path: Path, measured: Measured) -> None:
     Raises OSError.
     """
     kept = [*read_measured(path), measured][-_MOST_KEPT:]
-    document = {"schema": 1, "warmups": [asdict(m) for m in kept]}
+    document = {"schema": 1, "warmups": codec.write(kept)}
     write_whole(path, json.dumps(document, indent=1))

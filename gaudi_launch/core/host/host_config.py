@@ -16,12 +16,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from gaudi_launch.core.base import paths
+from gaudi_launch.core.base import codec, paths
 from gaudi_launch.core.base.background import in_background
 from gaudi_launch.core.host import config_files as settings
 from gaudi_launch.core.host.cpus import parse_cpus
 from gaudi_launch.core.host.files import Files, FolderFiles, content, first_line, whole_number
-from gaudi_launch.core.host.snapshot import config_of, read_record, write_record
+from gaudi_launch.core.host.snapshot import config_of, read_part
 from gaudi_launch.core.host.sysfs import mib_of, read_meminfo
 
 _DISK_SECONDS = 2.0  # statvfs on a dead network mount never returns
@@ -148,13 +148,12 @@ def load_config(machine: str | None = None) -> HostConfig:
         made = build(machine.removeprefix(SIMULATED))
         return read_config(made.view, LiveAnswers(space=lambda path: (2 << 20, True)))
     config = config_of(load_document(machine)) or {}
-    found: HostConfig = read_record(HostConfig, config, "config")
-    return found
+    return read_part(HostConfig, config, "config")
 
 
 def to_json(config: HostConfig) -> dict[str, Any]:
     """Return the ``config`` object of a snapshot."""
-    return dict(write_record(config))
+    return dict(codec.write(config))
 
 
 def read_live(root: Path) -> HostConfig:

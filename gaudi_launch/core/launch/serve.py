@@ -262,7 +262,7 @@ def _stay(
     folder = store.service_dir(job.name)
     screen = launching.reporter.screen(plan, folder / service.LOG, quiet=how.quiet)
     store.write(folder, "plan.json", plan.to_json())
-    store.write(folder, "job.json", job.to_json())
+    store.write(folder, "job.json", job)
     try:
         screen.begin()
         return service.run(job, screen, environment, launching.reporter.say)

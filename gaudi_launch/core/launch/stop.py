@@ -112,12 +112,11 @@ def restart(name: str, drain: float, reporter: Reporter) -> None:
     """
     from gaudi_launch.core.services import preflight
     from gaudi_launch.core.services.process import detach
-    from gaudi_launch.core.services.state import store
-    from gaudi_launch.core.services.state.job import ServiceJob
+    from gaudi_launch.core.services.state.job import read_job
     from gaudi_launch.core.services.state.registry import find
 
     service = find(name)
-    job = ServiceJob.from_json(store.read(service.folder, "job.json"), service.folder / "job.json")
+    job = read_job(service.folder)
     missing = detach.missing_secrets(job, os.environ)
     if missing:
         raise LaunchError("services.secrets", ExitCode.USAGE, name=name, names=", ".join(missing))

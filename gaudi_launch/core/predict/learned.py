@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from gaudi_launch.core.base import paths
+from gaudi_launch.core.base import codec, paths
 from gaudi_launch.core.base.reader import read_json
 from gaudi_launch.core.predict.published import MEASURED_HERE, Figure, kind_of
 from gaudi_launch.core.predict.shape import Shape
@@ -69,18 +69,6 @@ class LearnedConstants:
         """Return the hardware of the measurements: gaudi2, gaudi3 or cpu."""
         return frozenset(each.generation for each in self.measurements)
 
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "schema": SCHEMA,
-            "version": self.version,
-            "learned_at": self.learned_at,
-            "values": dict(self.values),
-            "typical": self.typical,
-            "before": self.before,
-            "left_out": self.left_out,
-            "measurements": [asdict(each) for each in self.measurements],
-        }
-
 
 def state_file() -> Path:
     """Return the file of this host's constants."""
@@ -101,25 +89,16 @@ def read_learned() -> LearnedConstants | None:
 def _read(path: Path, stamp: int) -> LearnedConstants | None:
     try:
         document = read_json(path)
-        if document["schema"] != SCHEMA:
-            return None
-        return LearnedConstants(
-            version=int(document["version"]),
-            learned_at=float(document["learned_at"]),
-            values={str(name): float(value) for name, value in document["values"].items()},
-            typical=float(document["typical"]),
-            before=float(document["before"]),
-            left_out=int(document["left_out"]),
-            measurements=tuple(SpeedMeasurement(**row) for row in document["measurements"]),
-        )
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        if document["schema"] == SCHEMA:
+            return codec.read(LearnedConstants, document)
+    except (OSError, ValueError, KeyError, TypeError):
         _log.debug("learned constants cannot be read", exc_info=True)
-        return None
+    return None
 
 
 def write_learned(found: LearnedConstants) -> None:
     """Replace the file atomically. Raises OSError."""
-    paths.write_whole(state_file(), json.dumps(found.to_json(), indent=1))
+    paths.write_whole(state_file(), json.dumps({"schema": SCHEMA, **codec.write(found)}, indent=1))
 
 
 def learned_for(generation: Generation) -> LearnedConstants | None:

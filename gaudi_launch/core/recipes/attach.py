@@ -5,14 +5,13 @@ from __future__ import annotations
 import logging
 import shutil
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from gaudi_launch.core.base.messages import message
-from gaudi_launch.core.buckets.bucket_list import Buckets
+from gaudi_launch.core.buckets.bucket_list import Bucket, Buckets
 from gaudi_launch.core.buckets.warmup_time import per_graph
 from gaudi_launch.core.host.hardware import Host
 from gaudi_launch.core.planning.plan import Command, Estimate, Plan, Setting, Source
@@ -52,12 +51,14 @@ class Cached:
     def job(self) -> CacheJob:
         """Return what a run of the engine needs of this."""
         plan, because = self.plan, ""
+        buckets = plan.buckets or _NONE
         if self.use.state != "hit":
             because = self.use.because.render()
         return CacheJob(
             root=self.root,
             parts=self.parts,
-            buckets=plan.buckets or _NONE,
+            prompt=buckets.prompt,
+            decode=buckets.decode,
             local=self.local,
             because=because,
             skips_warmup="VLLM_SKIP_WARMUP" in plan.command.env,
@@ -73,36 +74,15 @@ class CacheJob:
 
     root: Path
     parts: KeyParts
-    buckets: Buckets
+    prompt: list[Bucket]
+    decode: list[Bucket]
     local: Path | None = None
     because: str = ""
     skips_warmup: bool = False
 
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "root": str(self.root),
-            "parts": self.parts.to_json(),
-            "prompt": self.buckets.prompt,
-            "decode": self.buckets.decode,
-            "local": str(self.local) if self.local else None,
-            "because": self.because,
-            "skips_warmup": self.skips_warmup,
-        }
-
-    @classmethod
-    def from_json(cls, document: Mapping[str, Any]) -> CacheJob:
-        """Return the record.
-
-        Raises KeyError, TypeError or ValueError for another document.
-        """
-        return cls(
-            root=Path(document["root"]),
-            parts=KeyParts.from_json(document["parts"]),
-            buckets=Buckets(list(document["prompt"]), list(document["decode"])),
-            local=Path(document["local"]) if document["local"] else None,
-            because=str(document["because"]),
-            skips_warmup=bool(document["skips_warmup"]),
-        )
+    @property
+    def buckets(self) -> Buckets:
+        return Buckets(self.prompt, self.decode)
 
 
 def default_root(cache_dir: Path) -> Path:

@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from gaudi_launch.core.base import codec
 from gaudi_launch.core.host.hardware import Host
 from gaudi_launch.core.planning.plan import Plan
 
@@ -84,32 +85,10 @@ class KeyParts:
     @property
     def key(self) -> str:
         """Return 16 hex digits; the same for the same facts in any order."""
-        text = json.dumps(self.to_json(), sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+        text = json.dumps(
+            codec.write(self), sort_keys=True, separators=(",", ":"), ensure_ascii=True
+        )
         return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-    def to_json(self) -> dict[str, Any]:
-        return {f.name: getattr(self, f.name) for f in fields(self) if f.name != "variables"} | {
-            "variables": dict(sorted(self.variables.items()))
-        }
-
-    @classmethod
-    def from_json(cls, document: Mapping[str, Any]) -> KeyParts:
-        """Return parts of a ledger.
-
-        Raises ValueError when the document is not a set of parts.
-        """
-        known = {f.name for f in fields(cls)}
-        variables = document.get("variables", {})
-        if not isinstance(variables, dict) or not isinstance(
-            document.get("tensor_parallel", 1), int
-        ):
-            raise ValueError("not the parts of a recipe cache key")
-        texts: dict[str, Any] = {
-            name: value if name == "tensor_parallel" else str(value)
-            for name, value in document.items()
-            if name in known and name != "variables"
-        }
-        return cls(**texts, variables={str(k): str(v) for k, v in variables.items()})
 
     def differences(self, now: KeyParts) -> tuple[KeyDifference, ...]:
         """Return what differs in ``now``, in the order of the fields, variables last."""

@@ -10,13 +10,13 @@ import contextlib
 import json
 import os
 import tempfile
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from gaudi_launch.core.base import codec
 from gaudi_launch.core.base.reader import read_json
-from gaudi_launch.core.buckets.bucket_list import Bucket, Buckets
+from gaudi_launch.core.buckets.bucket_list import Buckets
 from gaudi_launch.core.recipes.key import KeyParts
 from gaudi_launch.core.recipes.sharing import share
 
@@ -56,11 +56,7 @@ class Ledger:
         return {
             "schema": SCHEMA,
             "key": self.key,
-            **vars(self),
-            "parts": self.parts.to_json(),
-            "buckets": vars(self.buckets),
-            "filled_seconds": list(self.filled_seconds),
-            "used_seconds": list(self.used_seconds),
+            **codec.write(self),
         }
 
     @classmethod
@@ -73,41 +69,19 @@ class Ledger:
                 f"its schema is {document.get('schema')!r}, this program reads {SCHEMA}"
             )
         try:
-            parts = KeyParts.from_json(document["parts"])
-            ledger = cls(
-                parts=parts,
-                folder=_folder(document["folder"], parts.key),
-                complete=document["complete"] is True,
-                buckets=_buckets(document["buckets"]),
-                num_blocks=None if document["num_blocks"] is None else int(document["num_blocks"]),
-                created=float(document["created"]),
-                last_used=float(document["last_used"]),
-                filled_seconds=tuple(float(s) for s in document["filled_seconds"]),
-                used_seconds=tuple(float(s) for s in document["used_seconds"]),
-                files=int(document["files"]),
-                bytes=int(document["bytes"]),
-            )
-        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+            ledger = codec.read(cls, document)
+        except codec.BadRecord as error:
             raise LedgerError(f"a field is missing or of the wrong kind ({error})") from None
-        if document.get("key") != parts.key:
+        if document.get("key") != ledger.key:
             raise LedgerError(
-                f"its key {document.get('key')!r} is not that of its parts ({parts.key})"
+                f"its key {document.get('key')!r} is not that of its parts ({ledger.key})"
             )
+        # a ledger from elsewhere must not point outside its root
+        if ledger.folder not in (".", ledger.key):
+            raise LedgerError(f"its folder {ledger.folder!r} is neither '.' nor its key")
+        if any(len(each) != 3 for each in (*ledger.buckets.prompt, *ledger.buckets.decode)):
+            raise LedgerError("a bucket has not three numbers")
         return ledger
-
-
-def _folder(value: Any, key: str) -> str:
-    # a ledger from elsewhere must not point outside its root
-    if value not in (".", key):
-        raise LedgerError(f"its folder {value!r} is neither '.' nor its key")
-    return str(value)
-
-
-def _buckets(document: Mapping[str, Any]) -> Buckets:
-    def read(rows: Any) -> list[Bucket]:
-        return [[int(a), int(b), int(c)] for a, b, c in rows]
-
-    return Buckets(read(document["prompt"]), read(document["decode"]))
 
 
 def ledger_path(root: Path, key: str) -> Path:

@@ -37,7 +37,7 @@ from gaudi_launch.core.services.process.supervise import (
 )
 from gaudi_launch.core.services.process.watchers import Warmed
 from gaudi_launch.core.services.state import store
-from gaudi_launch.core.services.state.job import ServiceJob
+from gaudi_launch.core.services.state.job import ServiceJob, read_job
 from gaudi_launch.core.services.state.orphans import MARK
 from gaudi_launch.core.services.state.recorder import Recorder
 
@@ -169,7 +169,7 @@ class _Lives:
         if not self.job.health_only:
             return self.job.command
         try:
-            newest = ServiceJob.from_json(store.read(folder, "job.json"), folder / "job.json")
+            newest = read_job(folder)
         except LaunchError as error:
             _log.debug("the job of %s is not read again: %s", self.job.name, error)
             return self.job.command

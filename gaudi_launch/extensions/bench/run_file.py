@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from gaudi_launch.core.base import codec
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.paths import write_whole
 from gaudi_launch.core.base.reader import read_json
@@ -17,6 +18,8 @@ from gaudi_launch.core.base.reader import read_json
 SCHEMA = 1
 # the setting of a saved plan by which the prompts of one step are counted
 _MOST_BYTES = 1 << 30
+# figures by name
+_SUMMARY = dict[str, float | dict[str, float] | None]
 
 
 @dataclass(frozen=True)
@@ -211,37 +214,12 @@ def from_json(document: Any) -> BenchRun:
         or document["schema"] != SCHEMA
     ):
         raise ValueError("no run")
-    workload, summary, report = (
-        document["workload"],
-        document["summary"],
-        document.get("report", {}),
-    )
-    samples: Sequence[Any] = document["samples"]
-    if not all(isinstance(part, dict) for part in (workload, summary, report)):
-        raise TypeError("no run")
-    if not all(_is_figure(figure) for figure in summary.values()):
-        raise TypeError("no figures")
     known = {"schema", "kind", "workload", "summary", "samples", "report"}
     facts = {name: value for name, value in document.items() if name not in known}
-    read = tuple(_sample(row) for row in samples)
-    return BenchRun(facts, workload, summary, read, report)
-
-
-def _is_figure(figure: object) -> bool:
-    if isinstance(figure, dict):
-        return all(isinstance(value, int | float) for value in figure.values())
-    return figure is None or isinstance(figure, int | float)
-
-
-def _sample(row: Mapping[str, Any]) -> Sample:
-    sample = Sample(**{**row, "gaps": tuple(float(gap) for gap in row.get("gaps", ()))})
-    numbers = (sample.at, sample.sent, sample.wanted_input, sample.wanted_output, sample.output)
-    maybe = (sample.first, sample.last, sample.input)
-    if not all(
-        isinstance(number, int | float)
-        for number in (*numbers, *(m for m in maybe if m is not None))
-    ):
-        raise TypeError("no sample")
-    if not isinstance(sample.error, str):
-        raise TypeError("no sample")
-    return sample
+    return BenchRun(
+        facts,
+        codec.read(dict[str, Any], document["workload"]),
+        codec.read(_SUMMARY, document["summary"]),
+        codec.read(tuple[Sample, ...], document["samples"]),
+        codec.read(dict[str, Any], document.get("report", {})),
+    )

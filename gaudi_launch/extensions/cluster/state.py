@@ -6,10 +6,9 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
+from gaudi_launch.core.base import codec
 from gaudi_launch.core.base.errors import ExitCode, LaunchError, file_error
-from gaudi_launch.core.base.json_values import mapping
 from gaudi_launch.core.base.reader import read_json
-from gaudi_launch.core.host.snapshot import read_record, write_record
 from gaudi_launch.core.hosts.inventory import Member
 from gaudi_launch.core.hosts.parts import Cluster, join
 
@@ -54,6 +53,12 @@ class RunningCluster:
         return join(part.head.address, self.ray_port)
 
 
+@dataclass(frozen=True)
+class _ClusterFile:
+    cluster: RunningCluster
+    schema: int = 1
+
+
 def running_of(cluster: Cluster) -> RunningCluster:
     """Return the record of a planned cluster."""
     parts = tuple(
@@ -84,7 +89,7 @@ def remember(folder: Path, running: RunningCluster) -> list[Path]:
         for log in logs:
             log.write_bytes(b"")
         part = folder / f".{FILE_NAME}.part"
-        document = {"schema": 1, "cluster": write_record(running)}
+        document = codec.write(_ClusterFile(running))
         part.write_text(json.dumps(document, ensure_ascii=False, indent=1), encoding="utf-8")
         part.replace(folder / FILE_NAME)
         return logs
@@ -98,15 +103,13 @@ def remembered(folder: Path) -> RunningCluster:
     Raises LaunchError (USAGE) when there is none, or the file is not a record.
     """
     try:
-        document = read_json(folder / FILE_NAME)
+        running = codec.read(_ClusterFile, read_json(folder / FILE_NAME)).cluster
     except FileNotFoundError:
         raise LaunchError("cluster.unknown", ExitCode.USAGE, name=folder.name) from None
     except (OSError, ValueError) as error:
         raise LaunchError(
             "cluster.bad_state", ExitCode.FAILED, path=str(folder / FILE_NAME), why=str(error)
         ) from None
-    found = mapping(document).get("cluster")
-    running: RunningCluster = read_record(RunningCluster, found, "cluster")
     if not running.parts or not all(part.places for part in running.parts):
         raise LaunchError(
             "cluster.bad_state", ExitCode.FAILED, path=str(folder / FILE_NAME), why="-"

@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from gaudi_launch.core.base import codec
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.reader import read_json
 from gaudi_launch.core.planning.calibration_rules import Calibration, Rules
@@ -287,11 +288,8 @@ def about(request: CalibrationRequest, scripts: Scripts, release: str) -> dict[s
 def read_done(out: Path, now: Mapping[str, Any]) -> Done:
     """Return the record of an earlier run; an empty one if its inputs differed."""
     try:
-        document = read_json(out / RECORD)
-        done = Done(
-            document["about"], tuple(map(str, document["phases"])), document["whole"] is True
-        )
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        done = codec.read(Done, read_json(out / RECORD))
+    except (OSError, ValueError) as error:
         _log.debug("the record of phases is not read: %s", error)
         return Done(now)
     if done.about == dict(now):
@@ -303,5 +301,5 @@ def write_done(out: Path, done: Done) -> None:
     """Replace the record atomically. Raises OSError."""
     out.mkdir(parents=True, exist_ok=True)
     new = out / f"{RECORD}.new"
-    new.write_text(json.dumps({"schema": 1, **asdict(done)}, indent=1), encoding="utf-8")
+    new.write_text(json.dumps({"schema": 1, **codec.write(done)}, indent=1), encoding="utf-8")
     new.replace(out / RECORD)

@@ -11,10 +11,11 @@ import json
 import logging
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from gaudi_launch.core.base import codec
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.reader import parse_json
 
@@ -107,9 +108,7 @@ class Manifest:
 
     def to_json(self) -> dict[str, Any]:
         """Return the document of the list, with its digest."""
-        document = {"schema": SCHEMA, "kind": KIND, **asdict(self)}
-        # lists, as they are read back
-        plain: dict[str, Any] = json.loads(json.dumps(document))
+        plain = {"schema": SCHEMA, "kind": KIND, **codec.write(self)}
         return {**plain, "bytes": self.size, "digest": _digest(plain)}
 
 
@@ -138,24 +137,13 @@ def read(content: bytes, pack: str) -> Manifest:
     if _digest(plain) != document.get("digest"):
         raise damaged(pack, NAME)
     try:
-        files = tuple(PackFile(**each) for each in document["files"])
-        manifest = Manifest(
-            launcher=document["launcher"],
-            created=document["created"],
-            engine=PackEngine(**document["engine"]),
-            model=PackModel(**document["model"]),
-            target=PackTarget(**document["target"]),
-            recipes=tuple(document["recipes"]),
-            files=files,
-        )
-    except (KeyError, TypeError) as error:
+        manifest = codec.read(Manifest, plain)
+    except ValueError as error:
         _log.debug("the list of a pack is not read: %s", error)
         raise damaged(pack, NAME) from None
     named = (manifest.model.folder, manifest.engine.image_file, *manifest.recipes)
-    paths = [*(file.path for file in files), *named]
-    wrong: list[object] = [path for path in paths if not _is_inside(path)]
-    wrong += [file.size for file in files if not isinstance(file.size, int)]
-    if wrong:
+    paths = [*(file.path for file in manifest.files), *named]
+    if wrong := [path for path in paths if not _is_inside(path)]:
         raise damaged(pack, repr(wrong[0]))
     return manifest
 
@@ -246,8 +234,6 @@ def _files(pack: Path) -> Iterator[tuple[Path, str]]:
                 yield path, relative
 
 
-def _is_inside(path: object) -> bool:
-    if not isinstance(path, str):
-        return False
+def _is_inside(path: str) -> bool:
     parts = PurePosixPath(path)
     return not parts.is_absolute() and ".." not in parts.parts and "\0" not in path

@@ -21,7 +21,7 @@ from gaudi_launch.core.base.json_values import mapping
 from gaudi_launch.core.base.paths import state_dir
 from gaudi_launch.core.models.folder_lock import hold
 from gaudi_launch.core.services.state import store
-from gaudi_launch.core.services.state.state_fields import plain
+from gaudi_launch.core.services.state.service_files import plain
 from gaudi_launch.extensions.stack.stack_file import StackFile, StackModel
 
 _log = logging.getLogger(__name__)

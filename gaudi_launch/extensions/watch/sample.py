@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 from typing import Any
+
+from gaudi_launch.core.base import codec
 
 
 @dataclass(frozen=True)
@@ -122,16 +124,8 @@ class HostSample:
 
     def to_json(self) -> dict[str, Any]:
         """Return the sample for programs."""
-        return asdict(self)
-
-
-_PARTS: dict[str, type] = {
-    "cards": CardSample,
-    "services": ServiceSample,
-    "nodes": NodeSample,
-    "disks": DiskSample,
-}
-_TUPLES = ("modules", "ports_down", "throttled_by")
+        written: dict[str, Any] = codec.write(self)
+        return written
 
 
 def from_json(document: Any) -> HostSample:
@@ -139,21 +133,4 @@ def from_json(document: Any) -> HostSample:
 
     Raises ValueError for anything else.
     """
-    if not isinstance(document, dict) or not isinstance(document.get("host"), str):
-        raise ValueError("no sample of a host")
-    values = _fields_of(HostSample, document)
-    try:
-        for name, kind in _PARTS.items():
-            values[name] = tuple(kind(**_fields_of(kind, each)) for each in values.get(name) or ())
-        return HostSample(**values)
-    except TypeError as error:
-        raise ValueError(str(error)) from None
-
-
-def _fields_of(kind: type, document: dict[str, Any]) -> dict[str, Any]:
-    known = {field.name for field in fields(kind)}
-    found = {name: value for name, value in document.items() if name in known}
-    for name in _TUPLES:
-        if isinstance(found.get(name), list):
-            found[name] = tuple(found[name])
-    return found
+    return codec.read(HostSample, document)

@@ -188,11 +188,10 @@ _EXCEPTIONS = {
     "extensions/ray/runtime/gaudi_ray_slots.py json.loads": "its copy for Ray",
     "core/base/messages.py json.loads": "shipped with the program; core/base/reader.py needs it",
     "cli/translated.py json.loads": "shipped with the program",
-    "core/services/state/state_fields.py json.loads": (
+    "core/services/state/service_files.py json.loads": (
         "a damaged record must still be read: it drops what is bad"
     ),
     "core/render/yaml_text.py yaml": "the faster writer, where there is one",
-    "extensions/offline/pack_manifest.py json.loads": "what it wrote itself in the same expression",
     "core/launch/prepare.py json.loads": "a key that this process has quoted",
     "core/engines/runtime/ask_packages.py json.loads": "its launcher's question",
     "core/engines/runtime/ask_versions.py json.load": "the question of its launcher",

@@ -118,7 +118,7 @@ class Running:
     def __init__(self, root: Path, **changes: Any) -> None:
         self.root = root
         self.said: list[str] = []
-        self.job = CacheJob(root, PARTS, BUCKETS, **changes)
+        self.job = CacheJob(root, PARTS, BUCKETS.prompt, BUCKETS.decode, **changes)
 
     def __call__(self, seconds: float | None = 5.0, num_blocks: int | None = 900) -> None:
         with kept(self.job, self.said.append, 0.0) as keeper:

@@ -10,7 +10,9 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -20,6 +22,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gaudi_launch.cli.main import run
+from gaudi_launch.core.base import codec
 from gaudi_launch.core.base.errors import LaunchError
 from gaudi_launch.core.base.messages import text
 from gaudi_launch.core.planning.plan import Command
@@ -29,8 +32,8 @@ from gaudi_launch.core.services.log import rotate
 from gaudi_launch.core.services.metrics import read_load
 from gaudi_launch.core.services.process.signals import Signals
 from gaudi_launch.core.services.state import identity, registry, store
-from gaudi_launch.core.services.state.identity import Identity
-from gaudi_launch.core.services.state.job import ServiceJob
+from gaudi_launch.core.services.state.identity import Identity, identity_in
+from gaudi_launch.core.services.state.job import ServiceJob, read_job
 from gaudi_launch.core.services.state.orphans import MARK, Orphan, end, orphans
 from tests.support.waiting import GENEROUS, until
 
@@ -47,7 +50,7 @@ def sleeper() -> Iterator[subprocess.Popen[bytes]]:
 def test_a_process_is_known_by_more_than_its_pid(sleeper: subprocess.Popen[bytes]) -> None:
     mine = identity.of(sleeper.pid)
     assert mine is not None and mine.alive
-    assert Identity.from_json(json.loads(json.dumps(mine.to_json()))) == mine
+    assert identity_in(json.loads(json.dumps({"a": codec.write(mine)})), "a") == mine
     for other in (
         Identity(mine.pid, mine.ticks + 1, mine.boot),
         Identity(mine.pid, mine.ticks, "another boot"),
@@ -96,7 +99,7 @@ def test_after_a_reboot_no_old_pid_is_meant(
     "document", [None, 7, [], {}, {"pid": "1", "ticks": 2, "boot": ""}, {"pid": 1, "ticks": 2}]
 )
 def test_what_is_no_identity(document: object) -> None:
-    assert Identity.from_json(document) is None
+    assert identity_in({"a": document}, "a") is None
 
 
 def test_a_service_whose_pid_is_anothers_now_is_not_signalled(
@@ -105,7 +108,7 @@ def test_a_service_whose_pid_is_anothers_now_is_not_signalled(
     monkeypatch.setattr(stop, "_LAUNCHER_SECONDS", -10.0)
     stale = identity.of(sleeper.pid)
     assert stale is not None
-    launcher = {**stale.to_json(), "ticks": stale.ticks - 1}
+    launcher = replace(stale, ticks=stale.ticks - 1)
     with registry.hold("a"):
         store.write(
             store.service_dir("a"),
@@ -155,8 +158,9 @@ def test_a_log_is_put_aside_where_files_have_one_name(
     )
 )
 def test_what_is_no_job(document: object) -> None:
-    with pytest.raises(LaunchError):
-        ServiceJob.from_json(document if isinstance(document, dict) else None, Path("job.json"))
+    with tempfile.TemporaryDirectory() as folder, pytest.raises(LaunchError):
+        Path(folder, "job.json").write_text(json.dumps(document), encoding="utf-8")
+        read_job(Path(folder))
 
 
 @given(st.text(max_size=200) | st.just("vllm:num_requests_running nan"))
@@ -170,7 +174,7 @@ import os, signal, sys, time
 from gaudi_launch.core.services.state import identity, registry, store
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
 with registry.hold("a"):
-    launcher = identity.of(os.getpid()).to_json()
+    launcher = identity.of(os.getpid())
     store.write(store.service_dir("a"), "state.json", {"name": "a", "phase": "load",
                                                        "launcher": launcher})
     print("held", flush=True)

@@ -39,7 +39,7 @@ def launched(*, deaf: bool = False, **state: Any) -> Iterator[Path]:
         )
         launcher = identity.of(process.pid)
         assert launcher is not None
-        document = {"name": "chat", "phase": "ready", "launcher": launcher.to_json(), **state}
+        document = {"name": "chat", "phase": "ready", "launcher": launcher, **state}
         store.write(folder, "state.json", document)
     try:
         yield folder
@@ -119,6 +119,6 @@ def test_a_launcher_of_another_user_or_without_a_signature_is_named(
         store.write(folder, "state.json", state)
         with refused("services.no_launcher", ExitCode.FAILED, name="chat", path=str(folder)):
             stop_it()
-        store.write(folder, "state.json", {**state, "launcher": mine.to_json()})
+        store.write(folder, "state.json", {**state, "launcher": mine})
         with refused("services.not_ours", ExitCode.FAILED, name="chat", pid=mine.pid):
             stop_it()

@@ -26,7 +26,6 @@ GOOD = {"at": 0, "sent": 0, "wanted_input": 1, "wanted_output": 1}
         {"samples": [{**GOOD, "sent": "now"}]},
         {"samples": [{**GOOD, "first": "now"}]},
         {"samples": [{**GOOD, "error": 5}]},
-        {"samples": [{**GOOD, "colour": 5}]},
         {"samples": [{**GOOD, "gaps": ["x"]}]},
     ],
 )

@@ -143,11 +143,10 @@ FILE = {"path": "a", "size": 1, "sha256": "0"}
 @pytest.mark.parametrize(
     ("entries", "name"),
     [
-        ({"files": [{**FILE, "path": 1}]}, "1"),
-        ({"files": [{**FILE, "size": "1"}]}, "'1'"),
-        ({"files": [{**FILE, "more": 1}]}, "manifest.json"),
+        ({"files": [{**FILE, "path": 1}]}, "manifest.json"),
+        ({"files": [{**FILE, "size": "1"}]}, "manifest.json"),
         ({"files": 1}, "manifest.json"),
-        ({"recipes": [None]}, "None"),
+        ({"recipes": [None]}, "manifest.json"),
         ({"recipes": ["/x"]}, "'/x'"),
         ({"model": {"name": "m", "folder": "../x"}}, "'../x'"),
         ({"engine": {"name": "e", "version": "1", "kind": "x", "image_file": "/x"}}, "'/x'"),

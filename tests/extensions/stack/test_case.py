@@ -30,7 +30,7 @@ from gaudi_launch.core.launch.report import Silent
 from gaudi_launch.core.launch.stop import end
 from gaudi_launch.core.services.probe import port_free
 from gaudi_launch.core.services.state import registry, store
-from gaudi_launch.core.services.state.identity import Identity
+from gaudi_launch.core.services.state.identity import identity_in
 from gaudi_launch.core.services.state.registry import find, services
 from gaudi_launch.core.services.why import why
 from gaudi_launch.extensions.stack import case as stack
@@ -825,7 +825,7 @@ def test_both_sides_find_each_other_again_after_a_crash(write: Write) -> None:
 
     assert states() == [("a", "ready")]
     for name in ("stack-a", "stack-gateway"):
-        process = Identity.from_json(find(name).state["engine_process"])
+        process = identity_in(find(name).state, "engine_process")
         assert process is not None
         process.send(signal.SIGKILL)
         until(partial(restarted, name), f"{name} is started again")

@@ -7,11 +7,11 @@ import json
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
-from typing import Any
 
+from gaudi_launch.core.base import codec
 from gaudi_launch.core.base.reader import read_json
 from gaudi_launch.core.models.folder_lock import NAME as LOCK
 
@@ -173,18 +173,8 @@ class Fetched:
 def read_record(folder: Path) -> Fetched | None:
     """Return the record of a folder; None without a valid one."""
     try:
-        document: Any = read_json(folder / RECORD)
-        files = {
-            str(path): (int(a), str(b), int(c)) for path, (a, b, c) in document["files"].items()
-        }
-        return Fetched(
-            str(document["repo"]),
-            str(document["source"]),
-            str(document["revision"]),
-            document["whole"] is True,
-            files,
-        )
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        return codec.read(Fetched, read_json(folder / RECORD))
+    except (OSError, ValueError) as error:
         _log.debug("the record of a download is not read: %s", error)
         return None
 
@@ -192,5 +182,5 @@ def read_record(folder: Path) -> Fetched | None:
 def write_record(folder: Path, fetched: Fetched) -> None:
     """Replace a folder's record atomically. Raises OSError."""
     new = folder / f"{RECORD}.new"
-    new.write_text(json.dumps({"schema": 1, **asdict(fetched)}, indent=1), encoding="utf-8")
+    new.write_text(json.dumps({"schema": 1, **codec.write(fetched)}, indent=1), encoding="utf-8")
     new.replace(folder / RECORD)

@@ -44,9 +44,6 @@ class LaunchPhase:
     end: float | None = None
     items: int = 0
 
-    def to_json(self) -> dict[str, str | float | int | None]:
-        return {"name": self.name, "begin": self.begin, "end": self.end, "items": self.items}
-
 
 @dataclass(frozen=True)
 class LaunchProgress:

@@ -29,7 +29,7 @@ from gaudi_launch.core.services.process.signals import HANDLED
 from gaudi_launch.core.services.service import LOG as ENGINE_LOG
 from gaudi_launch.core.services.service import run
 from gaudi_launch.core.services.state import reservation, store
-from gaudi_launch.core.services.state.job import ServiceJob
+from gaudi_launch.core.services.state.job import ServiceJob, read_job
 from gaudi_launch.core.services.state.recorder import first_state
 
 _log = logging.getLogger(__name__)
@@ -50,7 +50,7 @@ def spawn(
     written or nothing starts.
     """
     folder = store.service_dir(job.name)
-    documents: dict[str, Mapping[str, Any]] = {"job.json": job.to_json()}
+    documents: dict[str, object] = {"job.json": job}
     if plan is not None:
         documents["plan.json"] = plan
     # the last step: from here on others see it starting, before the launcher itself can report it
@@ -155,7 +155,7 @@ def _launch() -> None:
         os.set_inheritable(handle, False)
     try:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, HANDLED)
-        job = ServiceJob.from_json(store.read(folder, "job.json"), folder / "job.json")
+        job = read_job(folder)
         for handle in handles[1:]:
             reservation.sign(handle, name)
         outcome = run(job, _Lines(), os.environ, _say)

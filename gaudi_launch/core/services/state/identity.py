@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from gaudi_launch.core.base import codec
 from gaudi_launch.core.base.paths import machine_root
 
 _log = logging.getLogger(__name__)
@@ -58,18 +59,9 @@ class Identity:
     ticks: int
     boot: str
 
-    def to_json(self) -> dict[str, Any]:
-        return {"pid": self.pid, "ticks": self.ticks, "boot": self.boot}
-
-    @classmethod
-    def from_json(cls, document: object) -> Identity | None:
-        """Return None when the document is not an identity."""
-        if not isinstance(document, Mapping):
-            return None
-        pid, ticks, boot = (document.get(name) for name in ("pid", "ticks", "boot"))
-        if isinstance(pid, int) and isinstance(ticks, int) and isinstance(boot, str):
-            return cls(pid, ticks, boot)
-        return None
+    def __post_init__(self) -> None:
+        if self.pid <= 0:
+            raise ValueError(f"process {self.pid}")
 
     @property
     def alive(self) -> bool:
@@ -98,6 +90,14 @@ class Identity:
         finally:
             os.close(handle)
         return True
+
+
+def identity_in(state: Mapping[str, Any], name: str) -> Identity | None:
+    """Return the process under this name of a service's state; None without one."""
+    try:
+        return codec.read(Identity, state.get(name))
+    except codec.BadRecord:
+        return None
 
 
 def of(pid: int) -> Identity | None:

@@ -10,7 +10,6 @@ from pathlib import Path
 
 from gaudi_launch.core.base.debug_log import best_effort
 from gaudi_launch.core.base.messages import Message
-from gaudi_launch.core.base.optional import mapped
 from gaudi_launch.core.base.paths import state_dir
 from gaudi_launch.core.buckets.warmup_time import FILE_NAME, Measured, record
 from gaudi_launch.core.services.log.follow import LaunchProgress
@@ -18,7 +17,6 @@ from gaudi_launch.core.services.probe import Readiness
 from gaudi_launch.core.services.process.supervise import EngineOutcome, Watcher
 from gaudi_launch.core.services.process.watchers import Passing
 from gaudi_launch.core.services.state import identity, store
-from gaudi_launch.core.services.state.identity import Identity
 from gaudi_launch.core.services.state.job import ServiceJob
 
 _log = logging.getLogger(__name__)
@@ -34,7 +32,7 @@ class Recorder(Passing):
         self._progress = LaunchProgress()
         self._state = first_state(job, log)
         pid = os.getpid()
-        self.put(launcher=mapped(Identity.to_json, identity.of(pid)), launcher_pid=pid)
+        self.put(launcher=identity.of(pid), launcher_pid=pid)
 
     def put(self, **news: object) -> None:
         """Write the state with these changes."""
@@ -46,7 +44,7 @@ class Recorder(Passing):
     def started(self, pid: int) -> None:
         self.put(
             pid=pid,
-            engine_process=mapped(Identity.to_json, identity.of(pid)),
+            engine_process=identity.of(pid),
             engine_began=time.time(),
             phase="start",
         )
@@ -124,7 +122,7 @@ class Recorder(Passing):
         progress = self._progress
         return {
             "facts": dict(progress.facts),
-            "phases": [phase.to_json() for phase in progress.phases],
+            "phases": list(progress.phases),
             "run_time_compiles": len(progress.warnings),
         }
 

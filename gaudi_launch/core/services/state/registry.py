@@ -19,7 +19,7 @@ from gaudi_launch.core.base.paths import machine_root
 from gaudi_launch.core.host import card_locks
 from gaudi_launch.core.services.diagnosis.endings import ended
 from gaudi_launch.core.services.state import store
-from gaudi_launch.core.services.state.identity import Identity, boot_id
+from gaudi_launch.core.services.state.identity import Identity, boot_id, identity_in
 
 _log = logging.getLogger(__name__)
 
@@ -77,7 +77,7 @@ class ServiceRecord:
 
     @property
     def launcher(self) -> Identity | None:
-        return Identity.from_json(self.state.get("launcher"))
+        return identity_in(self.state, "launcher")
 
     @property
     def rebooted(self) -> bool:
@@ -168,7 +168,7 @@ def read(name: str) -> ServiceRecord | None:
             return None
         # a damaged file hides no service: its lock still shows whether it is running
         document = {}
-    launcher = Identity.from_json(document.get("launcher"))
+    launcher = identity_in(document, "launcher")
     return ServiceRecord(name, folder, document, runs(folder, launcher))
 
 
@@ -214,7 +214,7 @@ def runs(folder: Path, launcher: Identity | None = None) -> bool:
     if held is not Held.UNKNOWN:
         return held is Held.HELD
     if launcher is None:
-        launcher = Identity.from_json((store.read(folder, "state.json") or {}).get("launcher"))
+        launcher = identity_in(store.read(folder, "state.json") or {}, "launcher")
     return launcher is not None and launcher.alive
 
 

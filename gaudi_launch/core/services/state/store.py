@@ -14,9 +14,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from gaudi_launch.core.base import codec
 from gaudi_launch.core.base.errors import ExitCode, LaunchError, file_error
 from gaudi_launch.core.base.paths import state_dir
-from gaudi_launch.core.services.state import state_fields
+from gaudi_launch.core.services.state import service_files
 
 _log = logging.getLogger(__name__)
 
@@ -89,13 +90,13 @@ def _unusable(folder: Path, error: OSError) -> LaunchError:
     return file_error("serve.state_folder", error, folder)
 
 
-def write(folder: Path, name: str, document: Mapping[str, Any], *, last: bool = False) -> bool:
+def write(folder: Path, name: str, document: object, *, last: bool = False) -> bool:
     """Replace one JSON file of a service; return whether it was replaced.
 
     A full disk loses the change, never the old file. ``last``: the change is the service's end
     or that it is ready, which is written over the old file if that has enough space.
     """
-    content = _encoded({"schema": SCHEMA, **document})
+    content = _encoded({"schema": SCHEMA, **codec.write(document)})
     part = ""
     try:
         handle, part = tempfile.mkstemp(dir=folder, prefix=f".{name}.")
@@ -162,7 +163,7 @@ def read(folder: Path, name: str) -> dict[str, Any] | None:
         content = (folder / name).read_text(encoding="utf-8")
     except (OSError, ValueError):
         return None
-    document = state_fields.parse(content)
+    document = service_files.parse(content)
     if document is None:
         return None
-    return state_fields.believed(name, document)
+    return service_files.trusted(name, document)

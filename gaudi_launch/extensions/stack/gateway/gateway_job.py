@@ -16,8 +16,8 @@ from gaudi_launch.core.base.reader import parse_json
 from gaudi_launch.core.planning.plan import Command
 from gaudi_launch.core.services.process.process import write_files
 from gaudi_launch.core.services.state import store
-from gaudi_launch.core.services.state.identity import Identity
-from gaudi_launch.core.services.state.job import ServiceJob
+from gaudi_launch.core.services.state.identity import identity_in
+from gaudi_launch.core.services.state.job import ServiceJob, read_job
 from gaudi_launch.core.services.state.registry import ServiceRecord, find
 from gaudi_launch.extensions.stack.gateway import program, running
 from gaudi_launch.extensions.stack.gateway.gateway_settings import Backend, GatewaySettings
@@ -94,7 +94,7 @@ def renew(name: str, backends: Sequence[Backend], settings: GatewaySettings) -> 
         _serve(service, job)
     except LaunchError:
         # a restart must not find what the running one did not take
-        store.write(service.folder, "job.json", before.to_json())
+        store.write(service.folder, "job.json", before)
         _hand_over(name, before)
         raise
     return job
@@ -103,7 +103,7 @@ def renew(name: str, backends: Sequence[Backend], settings: GatewaySettings) -> 
 def _job(name: str) -> ServiceJob:
     """Return the job of a gateway. Raises LaunchError (USAGE) for an unknown name."""
     folder = find(name).folder
-    return ServiceJob.from_json(store.read(folder, "job.json"), folder / "job.json")
+    return read_job(folder)
 
 
 def _serve(service: ServiceRecord, job: ServiceJob) -> None:
@@ -112,7 +112,7 @@ def _serve(service: ServiceRecord, job: ServiceJob) -> None:
     The record is first: a restart from here on uses it. Raises LaunchError (FAILED).
     """
     name = job.name
-    if not store.write(service.folder, "job.json", job.to_json()):
+    if not store.write(service.folder, "job.json", job):
         why = f"{service.folder / 'job.json'}: {os.strerror(28)}"
         raise LaunchError("gateway.not_written", ExitCode.FAILED, why=why)
     begun = time.monotonic()
@@ -134,7 +134,7 @@ def _hand_over(name: str, job: ServiceJob) -> None:
         write_files(job.command.files)
     except OSError as error:
         raise LaunchError("gateway.not_written", ExitCode.FAILED, why=str(error)) from None
-    process = Identity.from_json(find(name).state.get("engine_process"))
+    process = identity_in(find(name).state, "engine_process")
     if process is not None:
         process.send(signal.SIGHUP)
 

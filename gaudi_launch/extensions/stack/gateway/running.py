@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gaudi_launch.core.services.state import store
-from gaudi_launch.core.services.state.identity import Identity
+from gaudi_launch.core.services.state.identity import identity_in
 from gaudi_launch.extensions.stack.gateway.haproxy_config import MASTERS
 from gaudi_launch.extensions.stack.gateway.runtime.gateway_process import asked
 
@@ -99,7 +99,7 @@ def _servers(master: Path, worker: str) -> Iterator[dict[str, str]]:
 def _ask(master: Path, command: str) -> str:
     """Return the answer to a command; "" where no HAProxy runs, or none answers."""
     state = store.read(master.parent.parent, "state.json") or {}
-    process = Identity.from_json(state.get("engine_process"))
+    process = identity_in(state, "engine_process")
     if process is None or not process.alive:
         return ""
     try:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from gaudi_launch.core.base import codec
 from gaudi_launch.core.base.errors import ExitCode
 from gaudi_launch.core.planning.plan import Command
 from gaudi_launch.core.services.process import detach
@@ -68,8 +69,8 @@ def test_a_full_disk_leaves_no_files(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("job", "error", "status"),
     [
-        ({}, "cannot be read as a service (KeyError: 'command')", ExitCode.FAILED),
-        (JOB.to_json(), "OSError: [Errno 22] Invalid argument", ExitCode.FAILED),
+        ({}, "cannot be read as a service (.name: missing, expected a value)", ExitCode.FAILED),
+        (codec.write(JOB), "OSError: [Errno 22] Invalid argument", ExitCode.FAILED),
     ],
 )
 def test_an_end_without_an_engine_is_recorded(

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from gaudi_launch.core.base import codec
 from gaudi_launch.core.base.errors import ExitCode
 from gaudi_launch.core.base.messages import message
 from gaudi_launch.core.buckets.bucket_list import Buckets
@@ -17,7 +18,15 @@ from gaudi_launch.core.planning.request import Request
 from gaudi_launch.core.recipes.attach import Cached
 from gaudi_launch.core.recipes.cache_root import Use
 from gaudi_launch.core.recipes.key import KeyParts
-from gaudi_launch.core.services.state.job import ServiceJob, Supervision, check_restart, job_of
+from gaudi_launch.core.services.state import store
+from gaudi_launch.core.services.state.job import (
+    FILE,
+    ServiceJob,
+    Supervision,
+    check_restart,
+    job_of,
+    read_job,
+)
 from tests.support.refusals import refused
 
 COMMAND = Command(
@@ -52,18 +61,18 @@ JOB = ServiceJob(
 
 
 def test_a_job_is_stored_and_read(tmp_path: Path) -> None:
-    document = json.loads(json.dumps(JOB.to_json()))
-    assert ServiceJob.from_json(document, tmp_path) == JOB
-    assert document["command"]["unset"] == ["B"] and document["bind"] is False
+    assert store.write(tmp_path, FILE, JOB)
+    assert read_job(tmp_path) == JOB
 
 
 def test_older_jobs_name_their_engine_only(tmp_path: Path) -> None:
-    document = JOB.to_json()
+    document = codec.write(JOB)
     for name in ("api", "simulated", "health_only"):
         del document[name]
     apis = {}
     for engine in ("tgi@3.3.5", "vllm-gaudi@0.26.0"):
-        found = ServiceJob.from_json({**document, "engine": engine}, tmp_path)
+        store.write(tmp_path, FILE, {**document, "engine": engine})
+        found = read_job(tmp_path)
         apis[engine] = found.api
         assert (found.simulated, found.health_only) == (False, False)
     assert apis == {"tgi@3.3.5": "generate", "vllm-gaudi@0.26.0": "openai"}
@@ -104,7 +113,7 @@ def test_the_job_of_a_plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     )
     assert made.environment["HF_HOME"] == "/h"
     assert not {"HF_TOKEN", "OTHER"} & set(made.environment)
-    assert "hf_private" not in json.dumps(made.to_json())
+    assert "hf_private" not in json.dumps(codec.write(made))
 
 
 def test_a_plan_with_a_container_graphs_and_a_cache() -> None:

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from gaudi_launch.core.base import codec
 from gaudi_launch.core.services.process import lineage
 from gaudi_launch.core.services.state import orphans, registry, store
 from gaudi_launch.core.services.state.registry import Held, ask_lock
@@ -214,10 +215,10 @@ def test_a_service_whose_lock_cannot_be_looked_at_lives_as_long_as_its_launcher(
     with registry.hold("a"):
         folder = store.service_dir("a")
     (folder / "lock").unlink()
-    document = {"name": "a", "phase": "ready", "launcher": mine.to_json()}
+    document = {"name": "a", "phase": "ready", "launcher": codec.write(mine)}
     store.write(folder, "state.json", document)
     assert registry.find("a").alive
-    store.write(folder, "state.json", {**document, "launcher": {**mine.to_json(), "ticks": 1}})
+    store.write(folder, "state.json", {**document, "launcher": {**codec.write(mine), "ticks": 1}})
     assert not registry.find("a").alive
 
 

@@ -11,6 +11,7 @@ from unittest.mock import Mock
 
 import pytest
 
+from gaudi_launch.core.base import codec
 from gaudi_launch.core.base.messages import message
 from gaudi_launch.core.buckets import warmup_time
 from gaudi_launch.core.buckets.warmup_time import Measured
@@ -54,7 +55,7 @@ def made(folder: Path, inner: Mock) -> Recorder:
 
 SEEN = {
     "facts": {"num_blocks": 7, "warmup_seconds": 12},
-    "phases": [phase.to_json() for phase in PHASES],
+    "phases": [codec.write(phase) for phase in PHASES],
     "run_time_compiles": 2,
 }
 
@@ -77,12 +78,12 @@ def test_each_event_is_written_and_passed_on(folder: Path) -> None:
         "restarts": 0,
         "began": 100.0,
         "phase": "start",
-        "launcher": me.to_json(),
+        "launcher": codec.write(me),
         "launcher_pid": os.getpid(),
     }
     assert state(folder) == first
     writer.started(os.getpid())
-    first |= {"pid": os.getpid(), "engine_process": me.to_json(), "engine_began": 100.0}
+    first |= {"pid": os.getpid(), "engine_process": codec.write(me), "engine_began": 100.0}
     assert state(folder) == first
     writer.progress(PROGRESS)
     first |= {"phase": "warmup_decode", "done": 4, "total": 9, "bucket": "batch 1"}

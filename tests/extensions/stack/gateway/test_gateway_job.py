@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from gaudi_launch.core.base import codec
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.engines.install.step_runner import mark
 from gaudi_launch.core.services.state import registry, store
-from gaudi_launch.core.services.state.job import ServiceJob
+from gaudi_launch.core.services.state.job import ServiceJob, read_job
 from gaudi_launch.extensions.stack.gateway import program
 from gaudi_launch.extensions.stack.gateway.gateway_job import gateway_job, renew, routed_names
 from gaudi_launch.extensions.stack.gateway.gateway_settings import (
@@ -39,7 +40,8 @@ def test_a_gateway_is_restarted_and_ready_by_its_health() -> None:
     job = gateway_job("gw", BACKENDS, GatewaySettings(port=8123))
     assert (job.restart, job.health_only, job.bind, job.modules) == ("on-failure", True, False, ())
     assert (job.url, job.engine, job.model) == ("http://127.0.0.1:8123", "haproxy@2.8.25", "a")
-    assert ServiceJob.from_json(job.to_json(), Path("job.json")) == job
+    store.write(store.make_dir("gw"), "job.json", job)
+    assert read_job(store.service_dir("gw")) == job
 
 
 def test_it_runs_from_its_environment_which_is_in_use_then(installed: Path) -> None:
@@ -69,7 +71,7 @@ def test_a_job_names_its_models_and_has_no_more_threads_than_cpus(
 
 def recorded(job: ServiceJob) -> None:
     with registry.hold("gw"):
-        store.write(store.service_dir("gw"), "job.json", job.to_json())
+        store.write(store.service_dir("gw"), "job.json", job)
         store.write(
             store.service_dir("gw"),
             "state.json",
@@ -89,9 +91,10 @@ def test_the_names_that_a_gateway_routes() -> None:
 
 
 def test_a_job_of_an_earlier_version_is_of_an_engine() -> None:
-    document = gateway_job("gw", BACKENDS, GatewaySettings()).to_json()
+    document = codec.write(gateway_job("gw", BACKENDS, GatewaySettings()))
     del document["health_only"]
-    assert ServiceJob.from_json(document, Path("job.json")).health_only is False
+    store.write(store.make_dir("gw"), "job.json", document)
+    assert read_job(store.service_dir("gw")).health_only is False
 
 
 def test_new_settings_are_for_a_running_gateway_of_the_same_address() -> None:

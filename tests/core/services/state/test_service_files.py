@@ -1,4 +1,4 @@
-"""What is believed of a service's files, field by field."""
+"""The valid part of a service's files, field by field."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gaudi_launch.core.services.state.state_fields import FILES, believed, parse, plain
+from gaudi_launch.core.services.state.service_files import PLAN, parse, plain, trusted
 
 PROCESS = {"pid": 7, "ticks": 8, "boot": "b"}
 
@@ -30,7 +30,7 @@ def test_a_value_is_within_what_the_program_can_have_written(
 ) -> None:
     for value in values:
         expected = {name: value} if kept else {}
-        assert believed("state.json", {name: value}) == expected, value
+        assert trusted("state.json", {name: value}) == expected, value
 
 
 PLANNED: dict[str, Any] = {
@@ -47,18 +47,18 @@ WRONG_PLANNED: dict[str, Any] = {
 
 @pytest.mark.parametrize("name", sorted(PLANNED))
 def test_the_same_holds_for_a_plan(name: str) -> None:
-    assert believed("plan.json", PLANNED) == PLANNED
+    assert trusted("plan.json", PLANNED) == PLANNED
     rest = {key: value for key, value in PLANNED.items() if key != name}
-    assert believed("plan.json", {**PLANNED, name: WRONG_PLANNED[name]}) == rest
+    assert trusted("plan.json", {**PLANNED, name: WRONG_PLANNED[name]}) == rest
     # a plan's own modules are no list of elements
-    assert believed("plan.json", {"modules": "1"}) == {"modules": "1"}
-    assert set(PLANNED) == set(FILES["plan.json"])
+    assert trusted("plan.json", {"modules": "1"}) == {"modules": "1"}
+    assert set(PLANNED) == set(PLAN)
 
 
 def test_texts_have_no_marks_that_change_a_terminal() -> None:
     assert plain("a\tb\nc é\u4e2d") == "a\tb\nc é\u4e2d"
     assert plain("\x1b[0m\x00\x7f\u202e\u2066\ud800") == "\ufffd[0m" + "\ufffd" * 5
-    found = believed("state.json", {"new\x1b": ["\x1b", {"a\x1b": "\x1b"}], "facts": {"a": "\x1b"}})
+    found = trusted("state.json", {"new\x1b": ["\x1b", {"a\x1b": "\x1b"}], "facts": {"a": "\x1b"}})
     assert found == {"new\ufffd": ["\ufffd", {"a\ufffd": "\ufffd"}], "facts": {"a": "\ufffd"}}
 
 
