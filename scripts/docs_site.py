@@ -25,7 +25,7 @@ _LOADED = re.compile(
     r'(?:src|href)="(https?:[^"]+\.(?:js|css|woff2?)|https?://(?:unpkg|fonts)[^"]*)"'
 )
 _API = ("gaudi_launch.plan", "gaudi_launch.serve", "gaudi_launch.LaunchOptions")
-_TITLES = {"python.md": "Reference", "python_zh.md": "参考"}
+_TITLES = {"serving.md": "Functions", "serving_zh.md": "函数"}
 
 
 def main() -> int:
@@ -52,7 +52,7 @@ def main() -> int:
 
 
 def _split_search(target: Path) -> None:
-    """Give each language an index of its own; mkdocs writes one for all pages."""
+    """Give each language a separate index; mkdocs writes one for all pages."""
     index = json.loads((target / "search" / "search_index.json").read_text(encoding="utf-8"))
     found: dict[str, list[dict[str, str]]] = {"": [], "zh/": []}
     for entry in index["docs"]:

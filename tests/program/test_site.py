@@ -27,5 +27,5 @@ def test_the_site_is_built_without_a_network(tmp_path: Path) -> None:
         index = json.loads((folder / "search" / "search_index.json").read_text(encoding="utf-8"))
         found = {entry["location"].partition(".html")[0] for entry in index["docs"]}
         assert found == english
-    reference = (tmp_path / "site" / "python.html").read_text(encoding="utf-8")
+    reference = (tmp_path / "site" / "serving.html").read_text(encoding="utf-8")
     assert "Return the plan that" in reference
