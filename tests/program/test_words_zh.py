@@ -205,6 +205,15 @@ def test_a_paragraph_of_a_page_is_one_line(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", PAGES)
+def test_both_languages_of_a_page_have_the_same_paragraphs(name: str) -> None:
+    def count(name: str) -> int:
+        text = re.sub(r"```.*?```", "CODE", (TOP / name).read_text("utf-8"), flags=re.DOTALL)
+        return len(re.split(r"\n\s*\n", text.strip()))
+
+    assert count(name) == count(name.replace("_zh.md", ".md"))
+
+
+@pytest.mark.parametrize("name", PAGES)
 def test_both_languages_of_a_page_name_the_same_code(name: str) -> None:
     def code(name: str) -> set[str]:
         text = re.sub(r"```.*?```", "", written_by_hand(TOP / name), flags=re.DOTALL)
