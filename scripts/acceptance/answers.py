@@ -25,10 +25,10 @@ from typing import Any
 
 import numpy as np
 
-from gaudi_launch.core.engines.vllm_cpu.install import EMBEDDED
 from gaudi_launch.core.launch.estimate import EstimateOptions, SpeedEstimate, estimate
 from gaudi_launch.core.launch.options import LaunchOptions
 from gaudi_launch.core.predict.simulate import SAFE_SHARE, Outcome, request_delay, simulate
+from gaudi_launch.extensions.vllm_cpu.install import EMBEDDED
 
 CLOCK = Path(__file__).with_name("virtual_clock.py")
 MODEL = "meta-llama/Llama-3.1-8B-Instruct"

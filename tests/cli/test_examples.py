@@ -31,12 +31,12 @@ from gaudi_launch.cli.examples import examples
 from gaudi_launch.cli.main import run
 from gaudi_launch.core.base.locks import try_ofd
 from gaudi_launch.core.base.messages import catalogue_files
-from gaudi_launch.core.engines.vllm_cpu.install import EMBEDDED
 from gaudi_launch.core.host.simulated import write_tree
 from gaudi_launch.core.launch import prepare, serve, service, stop
 from gaudi_launch.core.launch.options import LaunchOptions
 from gaudi_launch.extensions.kubernetes.pods import chat_page
 from gaudi_launch.extensions.offline import case, pack
+from gaudi_launch.extensions.vllm_cpu.install import EMBEDDED
 from tests.support.doctor_cases import remedies_commands
 from tests.support.help_texts import all_commands
 from tests.support.local_hub import Hub

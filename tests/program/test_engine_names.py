@@ -19,6 +19,8 @@ ENGINES = (
     "extensions/tgi/",
     "extensions/simulated/",
     "extensions/migrate/",
+    "extensions/vllm_cpu/",
+    "extensions/vllm_fork/",
 )
 VERSIONS = {name.partition("@")[2] for name in registry.ENGINES} - {""}
 FAMILIES = {name.partition("@")[0] for name in registry.ENGINES}

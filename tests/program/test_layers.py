@@ -16,7 +16,7 @@ from tests.support.places import PACKAGE
 # programs of their own: their stdout is a log, or the answer to the process that started them
 OWN_PROGRAMS = (
     "**/runtime/*.py",
-    "core/engines/vllm_cpu/inside_image.py",
+    "extensions/vllm_cpu/inside_image.py",
     "**/pods/*.py",
     "core/models/hub/child.py",
     "core/services/process/detach.py",

@@ -14,7 +14,6 @@ from gaudi_launch.cli import help
 from gaudi_launch.core.base.fields import option_of
 from gaudi_launch.core.doctor.findings import SERVER_PAGES
 from gaudi_launch.core.engines.registry import find
-from gaudi_launch.core.engines.vllm_cpu.image import BASE
 from gaudi_launch.core.host.simulated import make
 from gaudi_launch.core.hosts.parts import RAY_PORT
 from gaudi_launch.core.launch.options import LaunchOptions, read_request
@@ -30,6 +29,7 @@ from gaudi_launch.extensions.kubernetes.objects.needs import HUGEPAGES_MIB
 from gaudi_launch.extensions.kubernetes.objects.webui_objects import IMAGE as WEBUI_IMAGE
 from gaudi_launch.extensions.kubernetes.options import KubernetesOptions, to_cluster
 from gaudi_launch.extensions.recommend import case as recommend
+from gaudi_launch.extensions.vllm_cpu.image import BASE
 from tests.support.help_texts import FoundCommand, all_commands
 from tests.support.scripts import script
 

@@ -27,7 +27,11 @@ from gaudi_launch.core.planning.plan import Api
 from gaudi_launch.core.planning.request import Request
 
 if TYPE_CHECKING:
-    from gaudi_launch.core.engines.install.installation import Installation, StepInstallation
+    from gaudi_launch.core.engines.install.installation import (
+        ImageRecipe,
+        Installation,
+        StepInstallation,
+    )
 
 _log = logging.getLogger(__name__)
 
@@ -57,7 +61,7 @@ class Entry:
     line. ``anywhere``: it also runs without cards. ``installation`` is its environment's name in
     `INSTALLATIONS` ("": a separate one, for cards). ``demo`` serves the demo model in its place.
     ``machine`` is the simulated machine of a launch that names none. ``built``: MODULE:MEMBER of
-    the image that `setup NAME --in docker` builds, for an engine without a profile;
+    the recipe of the image that `setup NAME --in docker` builds, for an engine without a profile;
     ``image_versions``: that of the function that returns all versions of its images.
     """
 
@@ -100,16 +104,16 @@ def _file(module: str, function: str = "create") -> Callable[..., Engine]:
 
 # what `setup` makes in addition to the environments of engines for cards
 INSTALLATIONS = {
-    "cpu": "core.engines.vllm_cpu.install:EMBEDDED",
+    "cpu": "extensions.vllm_cpu.install:EMBEDDED",
     "ray": "extensions.ray.install:RAY",
     "gateway": "extensions.stack.gateway.program:GATEWAY",
 }
 
 
 ENGINES: dict[str, Entry] = {
-    "vllm-fork@1.21": Entry(_file("core.engines.vllm_fork")),
-    "vllm-fork@1.22": Entry(_file("core.engines.vllm_fork")),
-    "deepseek_r1": Entry(_file("core.engines.vllm_fork")),
+    "vllm-fork@1.21": Entry(_file("extensions.vllm_fork")),
+    "vllm-fork@1.22": Entry(_file("extensions.vllm_fork")),
+    "deepseek_r1": Entry(_file("extensions.vllm_fork")),
     "vllm-gaudi": Entry(_file("core.engines.vllm_gaudi"), any_version=True),
     "tgi@3.3.5": Entry(
         _file("extensions.tgi"),
@@ -119,10 +123,10 @@ ENGINES: dict[str, Entry] = {
     ),
     "tgi@3.2.3": Entry(_file("extensions.tgi"), in_container=True),
     "cpu": Entry(
-        _file("core.engines.vllm_cpu"),
+        _file("extensions.vllm_cpu"),
         anywhere=True,
         installation="cpu",
-        built="core.engines.vllm_cpu.image:IMAGE",
+        built="extensions.vllm_cpu.image:RECIPE",
     ),
     "simulated": Entry(
         _file("extensions.simulated"), anywhere=True, installation="cpu", machine="simulated:hls2"
@@ -243,13 +247,24 @@ def setup_name(word: str) -> str:
     return next(made, ALIASES.get(word, word))
 
 
-def setup_image(name: str) -> str | None:
-    """Return the image that ``setup NAME --in docker`` builds of an engine.
+def image_recipe(name: str) -> ImageRecipe | None:
+    """Return the recipe of the image that ``setup NAME --in docker`` builds.
 
     Return None for an engine with a profile, which names its images.
     """
     built = entry(name).built
-    return str(_member(built)) if built else None
+    if not built:
+        return None
+    recipe: ImageRecipe = _member(built)
+    return recipe
+
+
+def setup_image(name: str) -> str | None:
+    """Return the name of the image of `image_recipe`."""
+    recipe = image_recipe(name)
+    if recipe is None:
+        return None
+    return recipe.image
 
 
 def setup_names() -> tuple[str, ...]:

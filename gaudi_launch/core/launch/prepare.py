@@ -624,29 +624,24 @@ def installed_for(request: Request, first: Callable[[], str], *, here: bool) -> 
 
 def set_up_demo(options: LaunchOptions, reporter: Reporter) -> None:
     """Install the demo model and its engine. Raises LaunchError."""
-    from gaudi_launch.core.engines.vllm_cpu.install import (
-        EMBEDDED,
-        check_shared_memory,
-        demo_is_ready,
-    )
-
-    check_shared_memory()
+    embedded = registry.made_by_steps(registry.demo_engine("auto"))
+    embedded.check_launch()
     outer = (options.engine or "auto").partition(":")[0]
     if registry.is_ray(outer):
         around = registry.made_by_steps(outer)
         if not around.is_ready():
             around.setup(reporter.say)
-    if not (EMBEDDED.is_ready() and demo_is_ready()):
-        EMBEDDED.setup(reporter.say)
+    if embedded.missing(demo=True):
+        embedded.setup(reporter.say)
 
 
 def _demo(request: Request, *, in_image: bool) -> Request:
     """Return the request with the demo model's folder, if any, and its engine."""
-    from gaudi_launch.core.engines.vllm_cpu import install as cpu_install
+    from gaudi_launch.core.engines.install.demo import demo_dir, demo_is_ready
 
-    if in_image and not cpu_install.demo_is_ready():
+    if in_image and not demo_is_ready():
         raise LaunchError("render.demo_missing", ExitCode.MODEL)
-    folder = cpu_install.demo_dir()
+    folder = demo_dir()
     path = str(folder) if folder.is_dir() else "demo"
     engine = registry.demo_engine(request.engine)
     return replace(request, model=path, engine=engine, served_name=request.served_name or "demo")

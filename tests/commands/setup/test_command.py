@@ -717,8 +717,8 @@ def test_in_chinese(user: User) -> None:
 def test_a_dry_run_leaves_out_what_is_there(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from gaudi_launch.core.engines.vllm_cpu import install as cpu_install
     from gaudi_launch.extensions.ray.install import RAY
+    from gaudi_launch.extensions.vllm_cpu import install as cpu_install
 
     def steps() -> list[str]:
         assert run(["setup", "ray", "--dry-run", "--json"]) == 0

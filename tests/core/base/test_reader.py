@@ -197,8 +197,8 @@ _EXCEPTIONS = {
     "core/engines/runtime/ask_versions.py json.load": "the question of its launcher",
     "core/engines/runtime/ask_buckets.py importlib.import_module json.load json.loads sys.modules "
     "sys.modules.setdefault": ("the question of its launcher"),
-    "core/engines/vllm_cpu/runtime/make_demo.py json.loads": "what the tokenizer wrote just before",
-    "core/engines/vllm_cpu/inside_image.py json.loads": "the settings of its launcher",
+    "extensions/vllm_cpu/runtime/make_demo.py json.loads": "what the tokenizer wrote just before",
+    "extensions/vllm_cpu/inside_image.py json.loads": "the settings of its launcher",
     "extensions/simulated/runtime/gaudi_simulated_executor.py json.loads": "those of its launcher",
     "extensions/simulated/runtime/gaudi_simulated_faults.py json.loads": "what its launcher keeps",
     "core/host/stub_hl_smi.py json.loads": "the settings of its launcher",

@@ -12,10 +12,11 @@ import pytest
 from gaudi_launch.core.base.errors import ExitCode
 from gaudi_launch.core.base.messages import text
 from gaudi_launch.core.base.paths import engines_dir
+from gaudi_launch.core.engines.base import VLLM
+from gaudi_launch.core.engines.install.demo import DEMO_PACKAGE, demo_dir
 from gaudi_launch.core.engines.install.environment import EngineEnvironment, name_of
 from gaudi_launch.core.engines.install.install_steps import LIBFABRIC_ROOT
 from gaudi_launch.core.engines.install.step_runner import mark
-from gaudi_launch.core.engines.vllm_cpu import install as cpu_install
 from gaudi_launch.core.host.simulated import write_tree
 from gaudi_launch.core.launch import prepare as cases
 from gaudi_launch.core.launch.options import LaunchOptions
@@ -34,7 +35,7 @@ ANSWERS: dict[str, tuple[dict[str, str], dict[str, str]]] = {
     FORK: ({"vllm-hpu-extension": "1.21.0"}, {"extension_kind": "1.21"}),
     "vllm-fork@1.22": ({"vllm-hpu-extension": "1.22.0"}, {"extension_kind": "1.22"}),
     "vllm-gaudi": ({"vllm-gaudi": "0.26.0"}, {}),
-    "cpu": ({"vllm-cpu": cpu_install.VLLM}, {}),
+    "cpu": ({"vllm-cpu": VLLM}, {}),
 }
 
 
@@ -63,15 +64,15 @@ def machine(own_folders: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def install_embedded(*, ray: bool = False, demo: bool = False) -> None:
     """Write the environments that setup makes for the engine without cards."""
     write_python(engines_dir() / "cpu/bin/python", "cpu")
-    mark(engines_dir() / "cpu", {"vllm": cpu_install.VLLM})
+    mark(engines_dir() / "cpu", {"vllm": VLLM})
     if ray:
         write_python(engines_dir() / "ray/bin/python", "cpu")
         beside = str(engines_dir() / "cpu")
-        words = {"ray": VERSION, "vllm": cpu_install.VLLM, "beside": beside}
+        words = {"ray": VERSION, "vllm": VLLM, "beside": beside}
         mark(engines_dir() / "ray", words)
     if demo:
-        cpu_install.demo_dir().mkdir(parents=True)
-        mark(cpu_install.demo_dir(), {"model": cpu_install.DEMO_PACKAGE})
+        demo_dir().mkdir(parents=True)
+        mark(demo_dir(), {"model": DEMO_PACKAGE})
 
 
 def test_libfabric_is_that_of_setup_on_this_machine(machine: Path) -> None:

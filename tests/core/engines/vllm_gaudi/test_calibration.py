@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from gaudi_launch.core.engines.vllm_fork.calibration import CALIBRATIONS, STEPS
+from gaudi_launch.core.engines.base import STEPS
 from gaudi_launch.core.engines.vllm_gaudi.calibration import CALIBRATION
 from gaudi_launch.core.planning.calibration_rules import Calibration, Rules
+from gaudi_launch.extensions.vllm_fork.calibration import CALIBRATIONS
 
 GATE = r"mlp\.gate\b"
 

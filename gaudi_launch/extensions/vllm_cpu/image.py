@@ -12,25 +12,22 @@ import logging
 import os
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from gaudi_launch.core.base import interrupt, paths
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.messages import text
-from gaudi_launch.core.base.mirrors import NONE, Mirrors
 from gaudi_launch.core.base.paths import engines_dir
+from gaudi_launch.core.engines.base import VLLM
+from gaudi_launch.core.engines.install.demo import demo_dir, demo_is_ready
+from gaudi_launch.core.engines.install.install_steps import CodeStep
+from gaudi_launch.core.engines.install.installation import BuiltImage, ImageRecipe, ImageRequest
 from gaudi_launch.core.engines.install.pip_settings import PipSettings, read_settings
 from gaudi_launch.core.engines.install.step_runner import Say, alone
-from gaudi_launch.core.engines.vllm_cpu import inside_image
-from gaudi_launch.core.engines.vllm_cpu.install import (
-    VLLM,
-    demo_dir,
-    demo_is_ready,
-    demo_part,
-    place_demo,
-)
 from gaudi_launch.core.planning.container import IMAGE as NAME_OF_IMAGE
+from gaudi_launch.extensions.vllm_cpu import inside_image
+from gaudi_launch.extensions.vllm_cpu.install import demo_part, place_demo
 
 IMAGE = f"gaudi-launch/cpu:{VLLM}"
 # assumed: the publisher's image of Python, in a version that the engine accepts
@@ -47,38 +44,8 @@ _LABEL = "gaudi-launch.base"
 _LAST_LINES = 15
 _START = (
     "import sys; sys.path.insert(0, sys.argv[1]); "
-    "from gaudi_launch.core.engines.vllm_cpu.inside_image import main; sys.exit(main(sys.argv[2]))"
+    "from gaudi_launch.extensions.vllm_cpu.inside_image import main; sys.exit(main(sys.argv[2]))"
 )
-
-
-@dataclass(frozen=True)
-class ImageRequest:
-    """An image to build with ``program``, which is docker or podman.
-
-    ``base`` is the image it is made of, ``demo``: the demo model's folder is made too.
-    """
-
-    program: str = "docker"
-    base: str = BASE
-    mirrors: Mirrors = NONE
-    demo: bool = True
-
-
-@dataclass(frozen=True)
-class ImageStep:
-    """One command of the build, ``id`` names its sentence."""
-
-    id: str
-    argv: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class BuiltImage:
-    """The image, and the number of steps that were run for it."""
-
-    image: str
-    steps_run: int
-    log: Path
 
 
 def base_image(option: str | None, environment: Mapping[str, str]) -> str:
@@ -93,7 +60,7 @@ def base_image(option: str | None, environment: Mapping[str, str]) -> str:
     return found
 
 
-def steps(request: ImageRequest, settings: PipSettings, folder: Path) -> tuple[ImageStep, ...]:
+def steps(request: ImageRequest, settings: PipSettings, folder: Path) -> tuple[CodeStep, ...]:
     """Return the commands of the build.
 
     ``folder`` has pip's settings. The container is removed first and last: an interrupted build
@@ -113,10 +80,16 @@ def steps(request: ImageRequest, settings: PipSettings, folder: Path) -> tuple[I
     run += ["--entrypoint=python3", request.base, "-c", _START]
     run += [f"{inside_image.MOUNTED}/package", owner]
     return (
-        ImageStep("setup.image_run", tuple(run)),
-        ImageStep("setup.image_commit", (program, "commit", *_changes(request), _CONTAINER, IMAGE)),
-        ImageStep("setup.image_clear", _removal(program)),
+        CodeStep("setup.image_run", tuple(run)),
+        CodeStep("setup.image_commit", (program, "commit", *_changes(request), _CONTAINER, IMAGE)),
+        CodeStep("setup.image_clear", _removal(program)),
     )
+
+
+def planned(request: ImageRequest, environment: Mapping[str, str]) -> tuple[CodeStep, ...]:
+    """Return the commands of a build that is not run."""
+    settings = read_settings(environment, inside_image.PIP, request.mirrors)
+    return steps(request, settings, Path("SETTINGS"))
 
 
 def build(request: ImageRequest, environment: Mapping[str, str], say: Say) -> BuiltImage:
@@ -142,17 +115,17 @@ def build(request: ImageRequest, environment: Mapping[str, str], say: Say) -> Bu
         (place / "pip.conf").write_text(settings.config, encoding="utf-8")
         variables = json.dumps(dict(settings.variables))
         (place / "variables.json").write_text(variables, encoding="utf-8")
-        planned = steps(request, settings, place)
+        commands = steps(request, settings, place)
         interrupt.run(_removal(request.program))
         try:
-            for number, step in enumerate(planned, start=1):
-                say(f"[{number}/{len(planned)}] {text(step.id)}")
+            for number, step in enumerate(commands, start=1):
+                say(f"[{number}/{len(commands)}] {text(step.id)}")
                 _run(step, log)
         finally:
             interrupt.run(_removal(request.program))
         if request.demo:
             place_demo(demo_part(), demo_dir())
-    return BuiltImage(IMAGE, len(planned), log)
+    return BuiltImage(IMAGE, len(commands), log)
 
 
 def base_of(program: str) -> str | None:
@@ -186,7 +159,7 @@ def _removal(program: str) -> tuple[str, ...]:
     return (program, "rm", "--force", _CONTAINER)
 
 
-def _run(step: ImageStep, log: Path) -> None:
+def _run(step: CodeStep, log: Path) -> None:
     """Run one command with its output in a log. Raises LaunchError (FAILED)."""
     with log.open("ab") as output:
         output.write(f"\n$ {json.dumps(step.argv)}\n".encode())
@@ -205,3 +178,6 @@ def _run(step: ImageStep, log: Path) -> None:
             why=text("setup.status", status=status, log=str(log)),
             detail="\n".join(lines[-_LAST_LINES:]),
         )
+
+
+RECIPE = ImageRecipe(IMAGE, base_image, planned, build)

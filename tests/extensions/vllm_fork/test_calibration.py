@@ -6,7 +6,8 @@ from dataclasses import fields
 
 import pytest
 
-from gaudi_launch.core.engines.vllm_fork.calibration import CALIBRATIONS, STEPS
+from gaudi_launch.core.engines.base import STEPS
+from gaudi_launch.extensions.vllm_fork.calibration import CALIBRATIONS
 
 EXTENSION = {
     "family": "",

@@ -16,23 +16,13 @@ from gaudi_launch.core.buckets.bucket_list import Buckets, captured
 from gaudi_launch.core.buckets.engine_buckets import algorithm_of, engine_buckets
 from gaudi_launch.core.buckets.engine_env import exported
 from gaudi_launch.core.buckets.families import EVERY_CONTEXT, FIXED_LENGTHS, PLAIN_GRID
-from gaudi_launch.core.engines.base import given, sent_variables
+from gaudi_launch.core.engines.base import API_SERVER, given, sent_variables
 from gaudi_launch.core.engines.conditions import check_request, settled
 from gaudi_launch.core.engines.facts.registry import InstalledLists, installed_lists
 from gaudi_launch.core.engines.generation import refuse_first_gaudi
+from gaudi_launch.core.engines.model_rules import follow_profile
 from gaudi_launch.core.engines.parsers import REASONING, REASONING_SWITCH, add_parsers, source_of
 from gaudi_launch.core.engines.support import divides_into_stages, ended, support_of
-from gaudi_launch.core.engines.vllm_fork import auto as fork_auto
-from gaudi_launch.core.engines.vllm_fork import fp8 as fork_fp8
-from gaudi_launch.core.engines.vllm_fork import (
-    hosts,
-    pooling,
-    scripts_1_21,
-    scripts_1_22,
-    scripts_deepseek,
-)
-from gaudi_launch.core.engines.vllm_fork.calibration import CALIBRATIONS
-from gaudi_launch.core.engines.vllm_fork.reference import deliberate_differences
 from gaudi_launch.core.host.accelerators import product_of
 from gaudi_launch.core.host.hardware import Host
 from gaudi_launch.core.models.model import Model
@@ -69,8 +59,18 @@ from gaudi_launch.core.planning.request import Request
 from gaudi_launch.core.planning.speed import step_time_in
 from gaudi_launch.core.planning.support_answer import ModelSupport
 from gaudi_launch.core.predict.limits import CoverageQuestion
+from gaudi_launch.extensions.vllm_fork import auto as fork_auto
+from gaudi_launch.extensions.vllm_fork import fp8 as fork_fp8
+from gaudi_launch.extensions.vllm_fork import (
+    hosts,
+    pooling,
+    scripts_1_21,
+    scripts_1_22,
+    scripts_deepseek,
+)
+from gaudi_launch.extensions.vllm_fork.calibration import CALIBRATIONS
+from gaudi_launch.extensions.vllm_fork.reference import deliberate_differences
 
-ENTRY = ("-m", "vllm.entrypoints.openai.api_server")
 _LONGEST_DEEPSEEK = 32768
 # the engine's own default (HabanaAI/vllm-fork@277a33cd9:vllm/config.py max_seq_len_to_capture)
 _CAPTURE_LENGTH = 8192
@@ -414,7 +414,9 @@ class VllmFork(Engine):
                 request.environment, self.identity.label, decisions.settings()
             )
             fork_auto.adjust(context, decisions, self.version, dict(self.facts))
-            fork_auto.follow_profile(context, decisions, self.version)
+            follow_profile(
+                context, decisions, self.version, named_only=self.version == "deepseek_r1"
+            )
             fork_fp8.quantise(context, decisions, self.version)
             if pooling.pools(context.model, request.args):
                 pooling.add_options(context, decisions)
@@ -624,7 +626,7 @@ class VllmFork(Engine):
         reference = context.request.tuning == "reference"
         args = engine_args(
             table=option_table(self.identity.options),
-            head=(self.python or "python3", *ENTRY),
+            head=(self.python or "python3", *API_SERVER),
             ours=sent_options(settings),
             user=context.request.extra,
             file=context.request.file_words,

@@ -44,11 +44,6 @@ def flag_reason(flag: str) -> Message:
     return message("plan.flag", flag=flag)
 
 
-def base_name(path: str) -> str:
-    """Return the last part of a path or hub id, as ``basename`` gives it."""
-    return path.rstrip("/").rsplit("/", 1)[-1]
-
-
 def device_name(context: Context) -> str:
     """Return hl-smi's name of the cards, as in the scripts' file names.
 

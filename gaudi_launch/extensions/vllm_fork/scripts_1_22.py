@@ -5,18 +5,18 @@ HabanaAI/vllm-fork@17a7946f4 (aice/v1.22.0): scripts/start_gaudi_vllm_server.sh,
 
 from __future__ import annotations
 
-from gaudi_launch.core.engines.vllm_fork.scripts_shared import (
-    NO_EXPERT_PARALLEL,
-    QWEN2_7B,
-    Script,
-    base_name,
-    check_dtype,
-    device_name,
-)
+from gaudi_launch.core.engines.base import base_name
 from gaudi_launch.core.planning.decisions import Decisions
 from gaudi_launch.core.planning.engine import Context
 from gaudi_launch.core.planning.lengths import ceil_div, round_up
 from gaudi_launch.core.planning.precision import asked_fp8
+from gaudi_launch.extensions.vllm_fork.scripts_shared import (
+    NO_EXPERT_PARALLEL,
+    QWEN2_7B,
+    Script,
+    check_dtype,
+    device_name,
+)
 
 ORIGIN = "HabanaAI/vllm-fork@aice/v1.22.0:scripts/utils.sh"
 

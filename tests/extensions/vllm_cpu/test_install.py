@@ -14,12 +14,13 @@ from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.messages import text
 from gaudi_launch.core.base.mirrors import Mirrors
 from gaudi_launch.core.engines.install import step_runner
+from gaudi_launch.core.engines.install.demo import DEMO_PACKAGE, demo_dir
 from gaudi_launch.core.engines.install.step_runner import InstallStep
-from gaudi_launch.core.engines.vllm_cpu import install
-from gaudi_launch.core.engines.vllm_cpu.install import EMBEDDED
 from gaudi_launch.core.launch.options import LaunchOptions
 from gaudi_launch.core.launch.prepare import set_up_demo
 from gaudi_launch.core.launch.report import Silent
+from gaudi_launch.extensions.vllm_cpu import install
+from gaudi_launch.extensions.vllm_cpu.install import EMBEDDED
 from tests.support.refusals import failing, refused
 
 
@@ -40,10 +41,10 @@ def test_the_queues_of_the_engine_need_240_mib(
 ) -> None:
     with_free(monkeypatch, None if free is None else free << 20)
     if enough:
-        install.check_shared_memory()
+        EMBEDDED.check_launch()
         return
     with failing("serve.shared_memory", ExitCode.MACHINE):
-        install.check_shared_memory()
+        EMBEDDED.check_launch()
 
 
 def test_a_small_disk_stops_serve_before_anything_is_installed(
@@ -114,17 +115,17 @@ def test_the_steps_make_an_environment_without_what_text_models_do_not_need(engi
 def test_the_newest_interpreter_that_the_engine_accepts_is_taken(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    assert install.base_python() == sys.executable
+    assert step_runner.base_python() == sys.executable
     monkeypatch.setattr(sys, "version_info", (3, 10, 4))
     monkeypatch.setenv("PATH", str(tmp_path))
     for minor in (10, 9):
         (tmp_path / f"python3.{minor}").touch(0o755)
     with refused("serve.setup_python", ExitCode.MACHINE, found="3.10", least="3.11"):
-        install.base_python()
+        step_runner.base_python()
     for minor in (11, 13, 14):
         path = tmp_path / f"python3.{minor}"
         path.touch(0o755)
-        assert install.base_python() == str(path)
+        assert step_runner.base_python() == str(path)
 
 
 @pytest.mark.parametrize("library", ["libc.so.6", "libnone.so.9"])
@@ -154,12 +155,12 @@ def test_a_setup_makes_only_what_is_missing(engines: Path) -> None:
     }
     have_engine = text("serve.setup_have_engine", path=folder)
     assert said == [have_engine, f"[1/4] {text('serve.setup_demo_download')}"]
-    install.demo_dir().mkdir(parents=True)
-    step_runner.mark(install.demo_dir(), {"model": install.DEMO_PACKAGE})
+    demo_dir().mkdir(parents=True)
+    step_runner.mark(demo_dir(), {"model": DEMO_PACKAGE})
     for demo in (False, True):
         said.clear()
         EMBEDDED.setup(said.append, demo=demo, mirrors=Mirrors())
-        have_demo = [text("serve.setup_have_demo", path=install.demo_dir())] if demo else []
+        have_demo = [text("serve.setup_have_demo", path=demo_dir())] if demo else []
         assert said == [have_engine, *have_demo]
 
 

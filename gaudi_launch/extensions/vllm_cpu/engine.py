@@ -10,12 +10,18 @@ from typing import Literal
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.messages import Message, message
 from gaudi_launch.core.base.reader import shipped
-from gaudi_launch.core.engines.base import given, sent_variables
+from gaudi_launch.core.engines.base import (
+    API_SERVER,
+    VLLM,
+    WITHOUT,
+    base_name,
+    given,
+    sent_variables,
+)
 from gaudi_launch.core.engines.conditions import check_request
 from gaudi_launch.core.engines.facts.registry import InstalledLists, installed_lists
 from gaudi_launch.core.engines.support import newest, support_of
 from gaudi_launch.core.engines.upstream_tasks import CHAT, task_of
-from gaudi_launch.core.engines.vllm_fork.scripts_shared import base_name
 from gaudi_launch.core.host.hardware import Host
 from gaudi_launch.core.models.model import Model
 from gaudi_launch.core.planning.decisions import Decisions
@@ -28,30 +34,8 @@ from gaudi_launch.core.planning.plan import Command, EngineIdentity, Setting
 from gaudi_launch.core.planning.request import Request
 from gaudi_launch.core.planning.support_answer import ModelSupport
 
-VERSION = "0.32.0"
-# `vllm serve` reads the metadata of a distribution called vllm; the module is also the forks' entry
-ENTRY = ("-m", "vllm.entrypoints.openai.api_server")
 _LENGTH = 2048
 _SEQS = 16
-# fields of Request that only cards, or only the forks, support
-WITHOUT = {
-    "modules": "-m",
-    "reduce": "-r",
-    "cache_dir": "-c",
-    "skip_warmup": "-s",
-    "profile": "-f",
-    "scheduler_steps": "-e",
-    "no_zero_padding": "-z",
-    "no_fused_sdpa": "-a",
-    "inc_fp8": "-q",
-    "quant_config": "--quant-config",
-    "padding_limit": "--padding-limit",
-    "max_prefill_seqs": "--max-prefill-seqs",
-    "max_capture_len": "--max-capture-len",
-    "memory_utilization": "--memory-utilization",
-}
-
-
 # the module with the quantisation methods
 PLATFORM = "vllm/platforms/cpu.py"
 
@@ -65,7 +49,7 @@ class VllmCpu(Engine):
 
     @property
     def identity(self) -> EngineIdentity:
-        version = self.facts.get("vllm", VERSION)
+        version = self.facts.get("vllm", VLLM)
         return EngineIdentity("cpu", version, self.python, self.facts, options=UPSTREAM)
 
     def support(
@@ -176,7 +160,7 @@ class VllmCpu(Engine):
     def command(self, settings: Sequence[Setting], context: Context) -> Command:
         args = engine_args(
             table=option_table(UPSTREAM),
-            head=(self.python or "python3", *ENTRY),
+            head=(self.python or "python3", *API_SERVER),
             ours=sent_options(settings),
             user=context.request.extra,
             file=context.request.file_words,

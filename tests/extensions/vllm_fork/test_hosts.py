@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from gaudi_launch.core.base.messages import message
-from gaudi_launch.core.engines.vllm_fork.hosts import GUIDE, two_nodes
 from gaudi_launch.core.planning.engine import Spread
 from gaudi_launch.core.planning.plan import Kind, Setting
+from gaudi_launch.extensions.vllm_fork.hosts import GUIDE, two_nodes
 
 WHY = message("cluster.why_two_nodes")
 EXPERTS = Setting(

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.core.engines.install.demo import demo_dir, demo_is_ready
+from gaudi_launch.core.engines.install.installation import ImageRequest
 from gaudi_launch.core.engines.install.pip_settings import PipSettings
-from gaudi_launch.core.engines.vllm_cpu import install
-from gaudi_launch.core.engines.vllm_cpu.image import (
+from gaudi_launch.extensions.vllm_cpu.image import (
     BASE,
     IMAGE,
-    ImageRequest,
     base_image,
     build,
     steps,
@@ -86,8 +86,8 @@ def test_an_image_is_built_once(asked: Path) -> None:
     request = ImageRequest("podman", "base:1")
     assert build(request, os.environ, said.append).steps_run == 3
     assert verbs(asked) == ["image", "rm", "run", "commit", "rm", "rm"]
-    model = install.demo_dir() / "model.safetensors"
-    assert (model.stat().st_mode & 0o777, install.demo_is_ready()) == (0o644, True)
+    model = demo_dir() / "model.safetensors"
+    assert (model.stat().st_mode & 0o777, demo_is_ready()) == (0o644, True)
     assert build(request, os.environ, said.append).steps_run == 0
     assert build(ImageRequest("podman", "other:1"), os.environ, said.append).steps_run == 3
 
@@ -100,7 +100,7 @@ def test_a_failed_installation_is_explained_and_leaves_no_container(
         build(ImageRequest("podman", "base:1"), os.environ, lambda line: None)
     assert error.value.detail == "pip: cannot find torch"
     assert verbs(asked) == ["image", "rm", "run", "rm"]
-    assert not install.demo_is_ready()
+    assert not demo_is_ready()
 
 
 def test_a_missing_program_is_named(asked: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -122,9 +122,9 @@ def test_the_base_image_is_an_option_a_variable_or_the_default() -> None:
 def test_a_complete_demo_model_is_not_made_again(asked: Path) -> None:
     request = ImageRequest("podman", "base:1")
     build(request, os.environ, lambda line: None)
-    before = install.demo_dir().stat().st_ino
+    before = demo_dir().stat().st_ino
     (asked.parent / "base").unlink()
     assert build(request, os.environ, lambda line: None).steps_run == 3
     runs = [json.loads(line) for line in asked.read_text().splitlines() if '"run"' in line]
     mounted = [any(word.endswith("/demo") for word in words) for words in runs]
-    assert (mounted, install.demo_dir().stat().st_ino) == ([True, False], before)
+    assert (mounted, demo_dir().stat().st_ino) == ([True, False], before)
