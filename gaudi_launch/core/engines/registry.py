@@ -12,6 +12,7 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
@@ -89,14 +90,14 @@ NO_PACKAGES = Installed(python="PATH", engine="")
 def _member(name: str) -> Any:
     """Return what MODULE:MEMBER of this package names, imported now."""
     module, _, member = name.partition(":")
-    return getattr(import_module(f"gaudi_launch.{module}"), member)
+    return attrgetter(member)(import_module(f"gaudi_launch.{module}"))
 
 
-def _file(module: str, function: str = "create") -> Callable[..., Engine]:
-    """Return a function of an engine's file, imported when it is called."""
+def _made_by(function: str) -> Callable[..., Engine]:
+    """Return a function of an engine's module, imported when it is called."""
 
     def create(*args: object) -> Engine:
-        made: Engine = _member(f"{module}.engine:{function}")(*args)
+        made: Engine = _member(function)(*args)
         return made
 
     return create
@@ -111,30 +112,33 @@ INSTALLATIONS = {
 
 
 ENGINES: dict[str, Entry] = {
-    "vllm-fork@1.21": Entry(_file("extensions.vllm_fork")),
-    "vllm-fork@1.22": Entry(_file("extensions.vllm_fork")),
-    "deepseek_r1": Entry(_file("extensions.vllm_fork")),
-    "vllm-gaudi": Entry(_file("core.engines.vllm_gaudi"), any_version=True),
+    "vllm-fork@1.21": Entry(_made_by("extensions.vllm_fork.release_1_21:Fork121.create")),
+    "vllm-fork@1.22": Entry(_made_by("extensions.vllm_fork.release_1_22:Fork122.create")),
+    "deepseek_r1": Entry(_made_by("extensions.vllm_fork.deepseek_r1:DeepSeekFork.create")),
+    "vllm-gaudi": Entry(_made_by("core.engines.vllm_gaudi.engine:create"), any_version=True),
     "tgi@3.3.5": Entry(
-        _file("extensions.tgi"),
+        _made_by("extensions.tgi.engine:create"),
         in_container=True,
         any_version=True,
         image_versions="extensions.tgi.versions:image_versions",
     ),
-    "tgi@3.2.3": Entry(_file("extensions.tgi"), in_container=True),
+    "tgi@3.2.3": Entry(_made_by("extensions.tgi.engine:create"), in_container=True),
     "cpu": Entry(
-        _file("extensions.vllm_cpu"),
+        _made_by("extensions.vllm_cpu.engine:create"),
         anywhere=True,
         installation="cpu",
         built="extensions.vllm_cpu.image:RECIPE",
     ),
     "simulated": Entry(
-        _file("extensions.simulated"), anywhere=True, installation="cpu", machine="simulated:hls2"
+        _made_by("extensions.simulated.engine:create"),
+        anywhere=True,
+        installation="cpu",
+        machine="simulated:hls2",
     ),
     # ray-serve:ENGINE names the inner engine
     "ray-serve": Entry(
         _refuse,
-        _file("extensions.ray", "around"),
+        _made_by("extensions.ray.engine:around"),
         anywhere=True,
         installation="ray",
         demo="ray-serve:cpu",

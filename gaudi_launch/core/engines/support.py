@@ -25,7 +25,6 @@ from gaudi_launch.core.models.model import Model
 from gaudi_launch.core.planning.precision import kernels_of
 from gaudi_launch.core.planning.support_answer import ModelSupport, SupportStatus, Validated
 
-_DEEPSEEK = "deepseek_r1"
 # vllm-project/vllm 0.26.0:vllm/config/model.py _SUFFIX_TO_DEFAULTS: a class is also taken from a
 # base class with another suffix. The forks do not have this (vllm/model_executor/models/registry.py
 # _normalize_archs).
@@ -47,7 +46,7 @@ _SUFFIXES = (
     "Model",
 )
 # the forks take a class by its exact name (vllm/model_executor/models/registry.py _normalize_archs)
-_WITHOUT_SUFFIXES = ("vllm-fork", _DEEPSEEK)
+_WITHOUT_SUFFIXES = ("HabanaAI/vllm-fork",)
 # vllm-project/vllm 0.26.0:vllm/model_executor/models/qwen3_next.py, qwen3_5.py
 _GDN_CLASSES = ("Qwen3Next", "Qwen3_5")
 # vllm-project/vllm 0.26.0:vllm/model_executor/models/deepseek_v2.py is_v32, of these classes
@@ -69,7 +68,7 @@ _PREFIX = re.compile(r"^(meta-)")
 
 # HabanaAI/vllm-fork@95af7009 (2025-10-28): the server's message names the end of the fork and its
 # successor
-_ENDED = {"vllm-fork": "2025-10-28", _DEEPSEEK: "2025-10-28"}
+_ENDED = {"vllm-fork": "2025-10-28", "deepseek_r1": "2025-10-28"}
 
 
 def ended(label: str) -> str | None:
@@ -265,11 +264,10 @@ def version_of(engine: str, version: str) -> Version | None:
     """Return the data of exactly this version; None where there is none.
 
     It is that of an installed release, or the shipped one. ``engine`` and ``version`` are
-    those of an `EngineIdentity`: ``vllm-fork`` at ``deepseek_r1`` is that branch.
+    those of an `EngineIdentity`; the facts of a branch are under its name (``deepseek_r1``).
     """
-    if version == _DEEPSEEK:
-        engine = _DEEPSEEK
-    return installed_versions().get((engine, version)) or shipped_version(engine, version)
+    shipped = shipped_version(engine, version) or shipped_version(version, version)
+    return installed_versions().get((engine, version)) or shipped
 
 
 def shipped_version(engine: str, version: str) -> Version | None:
@@ -493,7 +491,7 @@ def _by_class(model: Model, label: str, facts: Version, engine: str) -> ModelSup
     evidence = facts.evidence
     validated = _validated(model, facts)
     # a plugin's own classes are known even where its vLLM is not
-    suffixes = facts.complete and engine not in _WITHOUT_SUFFIXES
+    suffixes = facts.complete and facts.repository not in _WITHOUT_SUFFIXES
     if _has(architecture, facts.classes, suffixes=suffixes):
         runs = ModelSupport(label, SupportStatus.RUNS, evidence=evidence, validated=validated)
         if validated is not None or _has_operators(architecture, facts):

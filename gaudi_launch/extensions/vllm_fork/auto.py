@@ -9,11 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.messages import Message, message
+from gaudi_launch.core.buckets.bucket_file import planned
 from gaudi_launch.core.buckets.engine_env import boolean, exported
+from gaudi_launch.core.buckets.optimiser.bucket_planner import BucketGoal
+from gaudi_launch.core.buckets.optimiser.full_load import overhead_percent
+from gaudi_launch.core.buckets.prompts_per_step import choose_prompts
 from gaudi_launch.core.engines.model_rules import check_model
 from gaudi_launch.core.models.model import Model
 from gaudi_launch.core.planning.decisions import Decisions
@@ -22,22 +25,11 @@ from gaudi_launch.core.planning.engine_args import EngineArgs
 from gaudi_launch.core.planning.lengths import BLOCK, reason_for, round_down
 from gaudi_launch.core.planning.plan import Setting, variables_of
 from gaudi_launch.core.planning.request import Request
+from gaudi_launch.core.predict.limits import CoverageQuestion, EngineLimits, as_limits
+from gaudi_launch.core.predict.step_time import StepTime
 from gaudi_launch.extensions.vllm_fork.pooling import pools
 
-if TYPE_CHECKING:
-    from gaudi_launch.core.buckets.optimiser.bucket_planner import BucketGoal
-    from gaudi_launch.core.predict.limits import CoverageQuestion, EngineLimits
-    from gaudi_launch.core.predict.step_time import StepTime
-
-# exported by the scripts but not read in that tree: grep over vllm/ and the extension of each
-# branch
-_UNREAD = {
-    "1.21": ("VLLM_GPU_MEMORY_UTILIZATION", "VLLM_MAX_SEQ_LEN_TO_CAPTURE", "VLLM_EP_SIZE"),
-    "1.22": (),
-    "deepseek_r1": ("VLLM_GPU_MEMORY_UTILIZATION", "HABANA_VISIBLE_DEVICES"),
-}
 _MOE_ONLY = ("VLLM_DYNAMIC_MOE_MIN_TOKENS", "VLLM_DYNAMIC_MOE_MIN_EXPERTS_SINGLEHPU")
-SKIP_COMPILE = "VLLM_SKIP_LAZY_WARMUP"
 PREFIX_CACHING = "--enable-prefix-caching"
 PROMPTS = "--max-num-prefill-seqs"
 _README = "HabanaAI/vllm-fork@aice/v1.22.0:README_GAUDI.md"
@@ -57,20 +49,12 @@ _DEFAULTS = {
 }
 
 
-def check(context: Context, version: str) -> None:
-    """Raise LaunchError for what this engine version cannot do.
+def check(context: Context) -> None:
+    """Refuse settings that the engine refuses, or accepts and hangs on.
 
-    It depends on the model and the options.
+    Each was seen in its source or executed. Raises LaunchError.
     """
     check_model(context)
-    _check_conflicts(context, version)
-
-
-def _check_conflicts(context: Context, version: str) -> None:
-    """Refuse or correct settings that the engine refuses, or accepts and hangs on.
-
-    Each was seen in its source or executed.
-    """
     environment, args = context.request.environment, context.request.args
 
     def on(name: str) -> bool:
@@ -83,16 +67,16 @@ def _check_conflicts(context: Context, version: str) -> None:
         raise LaunchError("plan.contiguous", ExitCode.USAGE, other=PREFIX_CACHING)
     if contiguous and _speculates(args):
         raise LaunchError("plan.contiguous", ExitCode.USAGE, other="speculative decoding")
-    if version == "1.21" and on("VLLM_EXPONENTIAL_BUCKETING"):
-        raise LaunchError("plan.exponential", ExitCode.USAGE)
 
 
-def adjust(context: Context, decisions: Decisions, version: str, facts: dict[str, str]) -> None:
-    """Turn the scripts' settings into ours."""
+def adjust(context: Context, decisions: Decisions, unread: Sequence[str]) -> None:
+    """Turn the scripts' settings into ours.
+
+    ``unread`` are variables that the script exports and that its tree does not read.
+    """
     model, request = context.model, context.request
-    _experts(decisions, model, version)
     _remote_code(decisions, context)
-    for name in _UNREAD[version]:
+    for name in unread:
         decisions.drop("env", name)
     if decisions.get("option", "--distributed_executor_backend") != "ray":
         for name in _RAY_ONLY:
@@ -104,28 +88,15 @@ def adjust(context: Context, decisions: Decisions, version: str, facts: dict[str
     if model.stages > 1:
         reason = message("cluster.why_tensor_cache")
         decisions.env("PT_HPUGRAPH_DISABLE_TENSOR_CACHE", "0", reason, origin=_README)
-    _open_to_others(context, decisions, version)
-    if version == "1.21":
-        # with it, buckets over --max-seq-len-to-capture are never compiled; raising that length
-        # instead would only help while graph memory lasts, and the memory of a graph there is
-        # unknown (HabanaAI/vllm-fork@277a33cd9:vllm/worker/hpu_model_runner.py:2661-2680,
-        # 2838-2848)
-        decisions.drop_unless_exported(SKIP_COMPILE)
+    _open_to_others(context, decisions)
     _length_reason(context, decisions)
     _spelling(decisions)
-    _limit(decisions, request.padding_limit, version, facts)
     if request.args.has(PREFIX_CACHING) or _speculates(request.args):
         decisions.env("VLLM_CONTIGUOUS_PA", "false", message("plan.no_contiguous"))
 
 
-def _experts(decisions: Decisions, model: Model, version: str) -> None:
-    if version == "deepseek_r1":
-        # its parser has expert parallelism on, accepts any text for it, and reads the degree from
-        # VLLM_EP_SIZE; a dense model ends with a ValueError
-        # (HabanaAI/vllm-fork@016b6bd20:vllm/engine/arg_utils.py:447)
-        if model.moe is False:
-            decisions.option("--enable-expert-parallel", "", message("plan.dense"))
-        return
+def experts(model: Model, decisions: Decisions) -> None:
+    """Keep expert parallelism and its variables for a model with experts only."""
     if model.moe:
         if "llama-4-scout" not in model.name.lower():
             reason = message("plan.moe", experts=model.experts or "?")
@@ -147,11 +118,9 @@ def _remote_code(decisions: Decisions, context: Context) -> None:
         decisions.warn("plan.remote_code_unneeded", model=context.model.name)
 
 
-def _open_to_others(context: Context, decisions: Decisions, version: str) -> None:
+def _open_to_others(context: Context, decisions: Decisions) -> None:
     """Close what the scripts leave open to all clients of the port."""
-    request, longest = context.request, context.model.max_position_embeddings
-    if version == "deepseek_r1" and request.host is None:
-        decisions.option("--host", "127.0.0.1", message("gaudi.host"))
+    longest = context.model.max_position_embeddings
     # /sleep, /wake_up, /reset_prefix_cache and /server_info, for which no key is needed
     # (HabanaAI/vllm-fork@17a7946f4:vllm/entrypoints/openai/api_server.py:870-915)
     decisions.drop_unless_exported("VLLM_SERVER_DEV_MODE")
@@ -182,23 +151,16 @@ def _spelling(decisions: Decisions) -> None:
             )
 
 
-def _limit(decisions: Decisions, asked: str | None, version: str, facts: dict[str, str]) -> None:
+def limit(asked: str | None, decisions: Decisions, known: str) -> None:
     """Send *_BUCKET_LIMIT only when it was requested and is supported.
 
     An extension older than the padding limit reads it as an integer and fails on 0.25; a later one
-    has 0.25 by default.
+    has 0.25 by default. ``known`` is the installed extension's answer.
     """
-    if version == "1.21":
-        return
-    known = facts.get("bucket_limit", "unknown")
-    limits = [each for each in decisions.variables() if each.name.endswith("_BUCKET_LIMIT")]
-    exported = {each.name: each.value or "" for each in limits if each.source == "environment"}
-    integers = all(value.lstrip("-").isdigit() for value in exported.values())
-    if version == "1.22" and known == "false" and not integers:
-        raise LaunchError("plan.limit_exported", ExitCode.USAGE, names=", ".join(sorted(exported)))
     if asked is None:
-        for name in {each.name for each in limits} - exported.keys():
-            decisions.drop("env", name)
+        for each in decisions.variables():
+            if each.name.endswith("_BUCKET_LIMIT") and each.source != "environment":
+                decisions.drop("env", each.name)
     elif known != "true" and not asked.isdigit():
         raise LaunchError(_NO_LIMIT.get(known, "plan.limit_unknown"), ExitCode.USAGE, found=asked)
 
@@ -229,9 +191,6 @@ def plan_buckets(
     if own:
         decisions.warn("plan.own_buckets", names=", ".join(sorted(own)))
         return
-    from gaudi_launch.core.buckets.bucket_file import planned
-    from gaudi_launch.core.buckets.optimiser.bucket_planner import BucketGoal
-    from gaudi_launch.core.buckets.optimiser.full_load import overhead_percent
 
     goal = BucketGoal(reduce=request.reduce)
     prompts, reason = _prompts(context, question, goal, cost)
@@ -291,8 +250,6 @@ def _prompts(
     context: Context, question: CoverageQuestion, goal: BucketGoal, cost: StepTime
 ) -> tuple[int, Message]:
     """Return the prompts of a step, with the reason."""
-    from gaudi_launch.core.buckets.prompts_per_step import choose_prompts
-
     asked = context.request.max_prefill_seqs
     if asked is not None:
         return asked, message("plan.flag", flag="--max-prefill-seqs")
@@ -314,8 +271,6 @@ def planned_limits(
     graphs. ``num_blocks`` is the expected size of the cache (None: unknown), for which buckets are
     the best; shapes of a larger cache are covered as well.
     """
-    from gaudi_launch.core.predict.limits import as_limits
-
     request, limits = context.request, context.limits
     pooling = pools(context.model, request.args)
     prefix = request.args.has(PREFIX_CACHING)

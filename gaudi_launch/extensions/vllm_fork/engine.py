@@ -1,21 +1,21 @@
-"""The vLLM fork for Gaudi at 1.21, 1.22 and deepseek_r1.
+"""The vLLM fork for Gaudi: the common part of its releases.
 
 It is the engine of the public start scripts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.messages import Message, message, text
 from gaudi_launch.core.base.optional import mapped
-from gaudi_launch.core.buckets.bucket_list import Buckets, captured
+from gaudi_launch.core.buckets.bucket_list import Buckets
 from gaudi_launch.core.buckets.engine_buckets import algorithm_of, engine_buckets
 from gaudi_launch.core.buckets.engine_env import exported
-from gaudi_launch.core.buckets.families import EVERY_CONTEXT, FIXED_LENGTHS, PLAIN_GRID
 from gaudi_launch.core.engines.base import API_SERVER, given, sent_variables
 from gaudi_launch.core.engines.conditions import check_request, settled
 from gaudi_launch.core.engines.facts.registry import InstalledLists, installed_lists
@@ -37,153 +37,107 @@ from gaudi_launch.core.planning.engine import (
     Limits,
     OverHosts,
     Proposal,
-    Spread,
 )
 from gaudi_launch.core.planning.engine_args import NO_ARGS, EngineArgs, engine_args
 from gaudi_launch.core.planning.exported import check_exported
-from gaudi_launch.core.planning.lengths import BLOCK, LengthRules, ceil_div, limits_within, round_up
+from gaudi_launch.core.planning.lengths import LengthRules, ceil_div, limits_within
 from gaudi_launch.core.planning.memory import memory_in
 from gaudi_launch.core.planning.option_table import option_table
 from gaudi_launch.core.planning.passthrough import sent_options, with_own_words
-from gaudi_launch.core.planning.placement import for_modules
 from gaudi_launch.core.planning.plan import (
     Command,
     EngineIdentity,
     Placement,
     Setting,
+    Source,
     variables_of,
 )
 from gaudi_launch.core.planning.planner import buckets_of
-from gaudi_launch.core.planning.precision import fp8_cache, kernels_of
+from gaudi_launch.core.planning.precision import kernels_of
 from gaudi_launch.core.planning.request import Request
 from gaudi_launch.core.planning.speed import step_time_in
 from gaudi_launch.core.planning.support_answer import ModelSupport
 from gaudi_launch.core.predict.limits import CoverageQuestion
 from gaudi_launch.extensions.vllm_fork import auto as fork_auto
 from gaudi_launch.extensions.vllm_fork import fp8 as fork_fp8
-from gaudi_launch.extensions.vllm_fork import (
-    hosts,
-    pooling,
-    scripts_1_21,
-    scripts_1_22,
-    scripts_deepseek,
-)
-from gaudi_launch.extensions.vllm_fork.calibration import CALIBRATIONS
+from gaudi_launch.extensions.vllm_fork import pooling
 from gaudi_launch.extensions.vllm_fork.reference import deliberate_differences
-
-_LONGEST_DEEPSEEK = 32768
-# the engine's own default (HabanaAI/vllm-fork@277a33cd9:vllm/config.py max_seq_len_to_capture)
-_CAPTURE_LENGTH = 8192
 
 # HabanaAI/vllm-fork@aice/v1.22.0:vllm/worker/hpu_worker.py initialize_cache,
 # raise_if_cache_size_invalid; vllm/core/scheduler.py
-_MEMORY = MemoryRules(virtual_engines=True)
+MEMORY = MemoryRules(virtual_engines=True)
 
 # the module with the quantisation methods
 _PLATFORM = "vllm/platforms/hpu.py"
 
 
-@dataclass(frozen=True)
-class _Version:
-    """The differences between the versions.
-
-    Options are the fields of Request that the version's script lacks.
-    """
-
-    bucket_family: str
-    rules: Callable[[Context, Decisions], None]
-    lengths: LengthRules
-    without: Mapping[str, str]
-    memory: MemoryRules = _MEMORY
-    entry_after: str = ""
-    can: tuple[str, ...] = ("chat", "vision", "fp8", "awq", "experts")
-    # --enable-reasoning with --reasoning-parser; an old and unneeded option in the other versions
-    reasoning_switch: bool = False
-
-
-_LENGTHS = {
+# options of the script of 1.21 that others lack, by field of Request
+LENGTHS = {
     "input_range": "-i",
     "output_range": "-o",
     "max_num_batched_tokens": "-t",
     "reduce": "-r",
 }
-_SWITCHES = {"scheduler_steps": "-e", "no_zero_padding": "-z", "no_fused_sdpa": "-a"}
-_VERSIONS = {
-    "1.21": _Version(
-        PLAIN_GRID,
-        scripts_1_21.rules,
-        LengthRules(20480, 32, 2048, inputs=(4, 16384), outputs=(4, 2048), prefill_seqs=None),
-        {
-            "inc_fp8": "-q",
-            "padding_limit": "--padding-limit",
-            "max_prefill_seqs": "--max-prefill-seqs",
-            "memory_utilization": "--memory-utilization",
-            "max_capture_len": "--max-capture-len",
-            "quant_config": "--quant-config",
-        },
-        replace(_MEMORY, blocks_step=True),
-    ),
-    "1.22": _Version(
-        EVERY_CONTEXT,
-        scripts_1_22.rules,
-        # HabanaAI/vllm-fork@aice/v1.22.0:scripts/utils.sh PREFERED_BATCHED_TOKENS
-        LengthRules(16384, 128, 2048),
-        {**_LENGTHS, **_SWITCHES, "inc_fp8": "-q"},
-        entry_after="--distributed_executor_backend",
-        can=("chat", "embed", "vision", "fp8", "awq", "experts", "prefix"),
-    ),
-    "deepseek_r1": _Version(
-        FIXED_LENGTHS,
-        scripts_deepseek.rules,
-        LengthRules(16384, 64),
-        {
-            **_LENGTHS,
-            **_SWITCHES,
-            "dtype": "-d",
-            "profile": "-f",
-            "modules": "-m",
-            "memory_utilization": "--memory-utilization",
-            "max_capture_len": "--max-capture-len",
-        },
-        can=("chat", "fp8", "experts"),
-        reasoning_switch=True,
-    ),
-}
+SWITCHES = {"scheduler_steps": "-e", "no_zero_padding": "-z", "no_fused_sdpa": "-a"}
 # the limits that an engine option after -- changes
 _LIMITS = ("max_model_len", "max_num_batched_tokens", "max_num_seqs")
 # the Python package that makes the buckets
 _EXTENSION = "vllm_hpu_extension"
-# supported by auto tuning although the version's script has no option for it
-_AUTO_CAN = {
-    "1.21": {"max_prefill_seqs", "memory_utilization", "max_capture_len", "quant_config"},
-    "1.22": {*_LENGTHS, *_SWITCHES},
-    "deepseek_r1": {
-        "reduce",
-        "memory_utilization",
-        "max_capture_len",
-        "modules",
-        "scheduler_steps",
-    },
-}
 
 
 @dataclass(frozen=True)
 class VllmFork(Engine):
-    """One version of the fork."""
+    """A release of the fork; each has a class with its differences.
 
-    version: str
+    ``version`` is its name in profiles and facts, ``label`` that of users. ``without`` are the
+    options that its script lacks, by field of Request; those of ``auto_has`` are supported by auto
+    tuning nevertheless. ``unread`` are variables that its script exports and that no code reads
+    (grep over vllm/ and the extension of its branch). ``entry_after``: the user's arguments are
+    after this option of its script.
+    """
+
+    version: ClassVar[str]
+    label: ClassVar[str]
+    bucket_family: ClassVar[str]
+    lengths: ClassVar[LengthRules]
+    without: ClassVar[Mapping[str, str]]
+    auto_has: ClassVar[frozenset[str]]
+    can: ClassVar[tuple[str, ...]]
+    calibration: ClassVar[Calibration]
+    over_hosts: ClassVar[OverHosts] = OverHosts()
+    # the file's options come between our first option and its value: HabanaAI/vllm-fork@17a7946f4:
+    # vllm/utils.py, _pull_args_from_config; 277a33cd9 and 016b6bd20 alike
+    config_file: ClassVar[Literal["breaks"]] = "breaks"
+    memory: ClassVar[MemoryRules] = MEMORY
+    unread: ClassVar[tuple[str, ...]] = ()
+    entry_after: ClassVar[str] = ""
+    # --enable-reasoning with --reasoning-parser; an old and unneeded option in the others
+    reasoning_switch: ClassVar[bool] = False
+    # the spelling of its script
+    memory_share: ClassVar[str] = "--gpu-memory-utilization"
+    # the KV cache type of a QUANT_CONFIG is our setting, or the engine reads it from the file
+    cache_type_source: ClassVar[Source] = "computed"
+    # only settings under its own name apply of a profile
+    profile_named_only: ClassVar[bool] = False
+
     python: str | None = None
     facts: Mapping[str, str] = field(default_factory=dict)
     lists: InstalledLists | None = None
     answer: InstalledAnswer | None = None
 
+    @classmethod
+    def create(cls, name: str, python: str | None, facts: Mapping[str, str]) -> VllmFork:
+        """Return the engine of an interpreter with these facts."""
+        return cls(python, facts, installed_lists(facts, _PLATFORM))
+
+    @abstractmethod
+    def script(self, context: Context, decisions: Decisions) -> None:
+        """Propose every variable and option of the start script."""
+
     @property
     def identity(self) -> EngineIdentity:
-        word = f"vllm-fork@{self.version}"
-        if self.version == "deepseek_r1":
-            word = self.version
         table = f"vllm-fork-{self.version}"
-        known = (self.python, self.facts, word)
+        known = (self.python, self.facts, self.label)
         return EngineIdentity("vllm-fork", self.version, *known, options=table, variables=table)
 
     def check_features(self, request: Request, model: Model) -> tuple[Message, ...]:
@@ -207,11 +161,7 @@ class VllmFork(Engine):
 
     @property
     def ended(self) -> str | None:
-        return ended(self.identity.label)
-
-    @property
-    def can(self) -> tuple[str, ...]:
-        return _VERSIONS[self.version].can
+        return ended(self.label)
 
     def caches_prefixes(self, request: Request, model: Model) -> bool:
         """Return True if the user turned it on: the start scripts leave it off."""
@@ -227,62 +177,45 @@ class VllmFork(Engine):
 
     @property
     def lacks(self) -> tuple[str, ...]:
-        able = _AUTO_CAN[self.version]
-        return tuple(
-            flag for name, flag in _VERSIONS[self.version].without.items() if name not in able
-        )
+        return tuple(flag for name, flag in self.without.items() if name not in self.auto_has)
 
     def cards(self, request: Request) -> int | None:
-        """Return the number of cards if the user gives none: deepseek_r1 needs eight."""
-        if request.cards is None and request.modules is None and self.version == "deepseek_r1":
-            return 8
+        """Return the number of cards, that of the script for reference tuning."""
         if request.cards is None and request.tuning == "reference":
             return 1  # the scripts count by -n alone, and refuse a list of another length
         return request.cards or request.chosen_cards
 
     def limits(self, request: Request, host: Host, model: Model) -> Limits:
-        """Return `_lengths`; a pooling model takes as many texts per step as requests."""
-        found = self._lengths(request, model)
+        """Return `within`; a pooling model takes as many texts per step as requests."""
+        found = self.within(request, model)
         several = request.tuning == "auto" and request.max_prefill_seqs is None
         if several and pooling.pools(model, request.args):
             return replace(found, max_num_prefill_seqs=found.max_num_seqs)
         return found
 
-    def _lengths(self, request: Request, model: Model) -> Limits:
+    def within(self, request: Request, model: Model) -> Limits:
         """Return lengths from the request and the version's rules, or its script's."""
         if request.tuning == "reference":
             after = with_own_words(request, self.identity, self.lacks)
             given = (name for name in _LIMITS if after.args.has(f"--{name.replace('_', '-')}"))
             sent = {name: getattr(after, name) for name in given}
             return replace(self._of_script(request), **sent)
-        bounded = self.version == "deepseek_r1" and not request.force
-        if bounded and request.max_model_len is None:
-            longest = min(model.max_position_embeddings or _LONGEST_DEEPSEEK, _LONGEST_DEEPSEEK)
-            model = replace(model, max_position_embeddings=longest)
         rules = replace(
-            _VERSIONS[self.version].lengths,
+            self.lengths,
             splits=request.args.has("--enable-chunked-prefill"),
             answers=not pooling.pools(model, request.args),
         )
-        limits = limits_within(rules, request, model)
-        length = limits.max_model_len
-        if bounded and length > _LONGEST_DEEPSEEK:
-            # start_vllm.sh: "maximal value for single node: 32768"
-            raise LaunchError(
-                "plan.deepseek_too_long", ExitCode.USAGE, found=length, longest=_LONGEST_DEEPSEEK
-            )
-        return limits
+        return limits_within(rules, request, model)
+
+    def script_lengths(self, request: Request) -> tuple[int, int]:
+        """Return the start script's maximum length and tokens of a step."""
+        length = request.max_model_len or self.lengths.length
+        return length, length
 
     def _of_script(self, request: Request) -> Limits:
         """Return the lengths of the version's start script, which checks none of them."""
-        usual = _VERSIONS[self.version].lengths
-        length = request.max_model_len or usual.length
-        tokens = length
-        if self.version == "1.21":
-            tokens = request.max_num_batched_tokens or usual.length
-        if self.version == "1.22":
-            length = round_up(length, BLOCK)
-            tokens = max(length, usual.step)
+        usual = self.lengths
+        length, tokens = self.script_lengths(request)
         input_min, input_max = request.input_range or usual.inputs or (1, length)
         output_min, output_max = request.output_range or usual.outputs or (1, length)
         # utils.sh set_bucketing: the maximum of a range given by one number
@@ -305,7 +238,7 @@ class VllmFork(Engine):
     def refuse(self, request: Request, host: Host, model: Model) -> None:
         """Raise LaunchError for options that this version, or its script, does not have."""
         refuse_first_gaudi(product_of(host))
-        without = dict(_VERSIONS[self.version].without)
+        without = dict(self.without)
         advice = "plan.other_tuning"
         if request.tuning == "auto":
             # auto tuning is not advice where it is already active
@@ -319,81 +252,34 @@ class VllmFork(Engine):
                 engine=self.identity.label,
                 instead=text(advice),
             )
-        if self.version == "deepseek_r1":
-            self._refuse_deepseek(request, host, model)
-
-    def _refuse_deepseek(self, request: Request, host: Host, model: Model) -> None:
-        if request.tuning == "auto" and pooling.pools(model, request.args) and not request.force:
-            task = pooling.fork_task(model, request.args)
-            raise LaunchError("plan.fork_task", ExitCode.MODEL, model=model.name, task=task)
-        known = [card.product for card in host.cards if card.product]
-        if known and not any(name.startswith(("HL-225", "HL-288")) for name in known):
-            raise LaunchError("plan.deepseek_platform", ExitCode.MACHINE, found=known[0])
-        forced = request.tuning == "auto" and request.force
-        if 0 < len(host.modules) < 8 and not forced:
-            raise LaunchError("plan.deepseek_machine", ExitCode.MACHINE, found=len(host.modules))
-        cards = self.cards(request) or len(request.modules or ()) or 8
-        if cards != 8 and not forced:
-            allowed = for_modules(request, "-n 8")
-            raise LaunchError("plan.deepseek_cards", ExitCode.USAGE, found=cards, allowed=allowed)
-
-    @property
-    def needs_gaudi2_range(self) -> bool:
-        """Return True for 1.21 and deepseek_r1, which load fp8 codes as they are.
-
-        Their manuals convert with convert_for_g2.py.
-        HabanaAI/vllm-fork@277a33cd9:scripts/docs/vllm推理手册.md:491-507. 1.22 rescales at load.
-        """
-        return self.version in ("1.21", "deepseek_r1")
-
-    @property
-    def calibration(self) -> Calibration:
-        return CALIBRATIONS[self.version]
 
     @property
     def profile_key(self) -> str:
         return self.version
 
-    @property
-    def over_hosts(self) -> OverHosts:
-        if self.version == "deepseek_r1":
-            return OverHosts(tensor_guide=hosts.GUIDE)
-        return OverHosts(old_ray=self.version == "1.21")
-
     def runs_stages(self, model: Model) -> bool:
-        """Return True for 1.21 and 1.22, whose README_GAUDI.md describes pipeline stages.
+        """Return True for a class with stages, which README_GAUDI.md describes.
 
         HabanaAI/vllm-fork@v0.7.2+Gaudi-1.21.2 and @v0.9.0.1+Gaudi-1.22.0:README_GAUDI.md: "single
-        or multi-node multi-HPU". The guide of deepseek_r1 divides over all cards by tensors only.
+        or multi-node multi-HPU".
         """
-        if self.version == "deepseek_r1" or not model.architecture:
+        if not model.architecture:
             return False
         return divides_into_stages(self.identity.name, self.version, model.architecture)
-
-    def spread(self, spread: Spread) -> tuple[Setting, ...]:
-        if self.version != "deepseek_r1":
-            return ()
-        return hosts.two_nodes(spread)
 
     def pools(self, model: Model, args: EngineArgs) -> bool:
         return pooling.pools(model, args)
 
     def memory_rules(self, variables: Mapping[str, str]) -> MemoryRules:
-        return _VERSIONS[self.version].memory
-
-    def silent_kv_dtype(self, model: Model, variables: Mapping[str, str]) -> str:
-        """Return the KV cache type that is used without an option.
-
-        1.22 pairs INC weights with an fp8 cache unless the file's blocklist names it (its
-        vllm/config.py).
-        """
-        if self.version == "1.22" and variables.get("QUANT_CONFIG"):
-            return fp8_cache(model, self.calibration)
-        return "auto"
+        return self.memory
 
     def needs_quant_file(self, request: Request, model: Model) -> bool:
-        """Return True if this deployment reads a QUANT_CONFIG."""
-        return fork_fp8.needs_quant_file(request, model, self.version)
+        """Return True if this deployment reads a QUANT_CONFIG.
+
+        Weights that are fp8 on disk run without, unless one is named.
+        """
+        stored = model.quantization == "fp8"
+        return fork_fp8.names_quant_file(request) or (request.dtype == "fp8" and not stored)
 
     def propose(self, context: Context) -> Proposal:
         """Return every variable and option.
@@ -402,38 +288,66 @@ class VllmFork(Engine):
         """
         request = context.request
         if request.tuning == "auto":
-            context = fork_fp8.with_fp8(context, self.version)
+            context = self.assumed(context)
         else:
             # the script does not read what follows --
             context = replace(context, limits=self._of_script(request))
         decisions = Decisions(request.environment)
-        _VERSIONS[self.version].rules(context, decisions)
+        self.script(context, decisions)
         if request.tuning == "auto":
-            fork_auto.check(context, self.version)
-            decisions.warnings += check_exported(
-                request.environment, self.identity.label, decisions.settings()
-            )
-            fork_auto.adjust(context, decisions, self.version, dict(self.facts))
-            follow_profile(
-                context, decisions, self.version, named_only=self.version == "deepseek_r1"
-            )
-            fork_fp8.quantise(context, decisions, self.version)
-            if pooling.pools(context.model, request.args):
-                pooling.add_options(context, decisions)
-            else:
-                self._add_parsers(context, decisions)
-            fork_fp8.warn_of_range(context, decisions, needs_range=self.needs_gaudi2_range)
-            self._more_options(context, decisions)
-            self._plan_buckets(context, decisions)
-            if pooling.pools(context.model, request.args):
-                pooling.leave_out_decode(decisions)
-        elif self.version == "1.22" and not fork_auto.knows_limit(self.facts):
-            # HabanaAI/vllm-hpu-extension@f5f9ecb:vllm_hpu_extension/bucketing/common.py: int()
-            limit = request.padding_limit or "0.25"
-            if not limit.isdigit():
-                decisions.warn("plan.limit_reference", found=limit, engine=self.identity.label)
+            self._tune(context, decisions)
+        else:
+            self.warn_of_script(request, decisions)
         decisions.option_of("--served-name", "--served-model-name", request.served_name or None)
         return Proposal(decisions.settings(), tuple(decisions.warnings))
+
+    def _tune(self, context: Context, decisions: Decisions) -> None:
+        """Turn the settings of the script into those of auto tuning."""
+        request = context.request
+        self.check(context)
+        decisions.warnings += check_exported(request.environment, self.label, decisions.settings())
+        self.adjust(context, decisions)
+        follow_profile(context, decisions, self.version, named_only=self.profile_named_only)
+        self.quantise(context, decisions)
+        if pooling.pools(context.model, request.args):
+            pooling.add_options(context, decisions)
+        else:
+            self._add_parsers(context, decisions)
+        fork_fp8.warn_of_range(context, decisions, needs_range=self.needs_gaudi2_range)
+        self.more_options(context, decisions)
+        self._plan_buckets(context, decisions)
+        if pooling.pools(context.model, request.args):
+            pooling.leave_out_decode(decisions)
+
+    def assumed(self, context: Context) -> Context:
+        """Return the context with what this release assumes by itself."""
+        return context
+
+    def check(self, context: Context) -> None:
+        """Raise LaunchError for what this release cannot do here."""
+        fork_auto.check(context)
+
+    def adjust(self, context: Context, decisions: Decisions) -> None:
+        """Turn the script's settings into ours."""
+        self.experts(context.model, decisions)
+        fork_auto.adjust(context, decisions, self.unread)
+        self.limit_padding(context.request.padding_limit, decisions)
+
+    def experts(self, model: Model, decisions: Decisions) -> None:
+        """Decide expert parallelism."""
+        fork_auto.experts(model, decisions)
+
+    def limit_padding(self, asked: str | None, decisions: Decisions) -> None:
+        """Decide the variables of the padding limit."""
+        fork_auto.limit(asked, decisions, self.facts.get("bucket_limit", "unknown"))
+
+    def quantise(self, context: Context, decisions: Decisions) -> None:
+        """Decide the settings of fp8."""
+        needed = self.needs_quant_file(context.request, context.model)
+        fork_fp8.quantise(context, decisions, needed=needed, source=self.cache_type_source)
+
+    def warn_of_script(self, request: Request, decisions: Decisions) -> None:
+        """Warn of what the script sets and this release cannot read."""
 
     def _add_parsers(self, context: Context, decisions: Decisions) -> None:
         """Add the profile's parsers.
@@ -441,7 +355,7 @@ class VllmFork(Engine):
         Remove the one that the script of deepseek_r1 gives every model.
         """
         table = option_table(self.identity.options)
-        switch = _VERSIONS[self.version].reasoning_switch
+        switch = self.reasoning_switch
         add_parsers(context, decisions, table, reasoning_switch=switch, fork=self.version)
         for name in (REASONING_SWITCH, REASONING):
             if source_of(decisions, name) == "computed":
@@ -468,17 +382,14 @@ class VllmFork(Engine):
     def chooses_prompts(self, context: Context) -> bool:
         return fork_auto.chooses_prompts(context)
 
-    def _more_options(self, context: Context, decisions: Decisions) -> None:
+    def more_options(self, context: Context, decisions: Decisions) -> None:
         """Add long options of another version's script that this engine supports."""
-        request, limits = context.request, context.limits
-        share = "--gpu-memory-utilization"
-        if self.version == "deepseek_r1":
-            share = "--gpu_memory_utilization"
+        request = context.request
         for flag, option, value in (
             ("--max-prefill-seqs", "--max-num-prefill-seqs", request.max_prefill_seqs),
             ("--max-capture-len", "--max-seq-len-to-capture", request.max_capture_len),
             ("-e", "--num-scheduler-steps", request.scheduler_steps),
-            ("--memory-utilization", share, request.memory_utilization),
+            ("--memory-utilization", self.memory_share, request.memory_utilization),
         ):
             decisions.option_of(flag, option, value)
         kernels = kernels_of(context.model.quantization)
@@ -490,26 +401,6 @@ class VllmFork(Engine):
             ("-a", "VLLM_PROMPT_USE_FUSEDSDPA", request.no_fused_sdpa),
         ):
             decisions.switch_of(flag, variable, "false", given=asked)
-        if self.version == "1.22" and (request.input_range or request.output_range):
-            self._ranges_1_22(limits, decisions)
-
-    def _ranges_1_22(self, limits: Limits, decisions: Decisions) -> None:
-        """Set the ranges of 1.22 with -i and -o by the 1.21 script's arithmetic."""
-        longest = min(round_up(limits.input_max, BLOCK), limits.max_model_len)
-        least = min(round_up(limits.input_min, BLOCK), longest)
-        batches = round_up(limits.max_num_seqs, 2)
-        total = min(limits.input_max + limits.output_max, limits.max_model_len)
-        blocks = round_up((ceil_div(total, BLOCK) + 1) * batches, BLOCK)
-        for name, value in (
-            ("VLLM_PROMPT_SEQ_BUCKET_MIN", least),
-            ("VLLM_PROMPT_SEQ_BUCKET_MAX", longest),
-            ("VLLM_DECODE_BLOCK_BUCKET_MAX", blocks),
-        ):
-            decisions.env(name, str(value), message("plan.flag", flag="-i -o"), source="computed")
-
-    @property
-    def bucket_family(self) -> str:
-        return _VERSIONS[self.version].bucket_family
 
     def question(
         self, settings: Sequence[Setting], context: Context, num_blocks: int | None
@@ -550,26 +441,10 @@ class VllmFork(Engine):
         return replace(self, answer=answer)
 
     def warmed(self, buckets: Buckets, settings: Sequence[Setting], context: Context) -> Buckets:
-        """Return the part of the list that is compiled.
-
-        1.21 without its first pass compiles only what it captures (the script's -r, or exported); a
-        pooling model has no decode.
-        """
+        """Return the part of the list that is compiled; a pooling model has no decode."""
         if pooling.pools(context.model, context.request.args):
-            buckets = Buckets(buckets.prompt, [])
-        args = context.request.args
-        values = {setting.name: setting.value or "" for setting in settings}
-        values = {**context.request.environment, **values}
-        skips = values.get(fork_auto.SKIP_COMPILE, "").lower() == "true"
-        if self.version != "1.21" or not skips:
-            return buckets
-        if args.has("--enforce-eager"):
-            return captured(buckets, 0)
-        name = "--max-seq-len-to-capture"
-        longest = args.last(name) or values.get(name, "")
-        if not longest.isdigit():
-            return captured(buckets, _CAPTURE_LENGTH)
-        return captured(buckets, int(longest))
+            return Buckets(buckets.prompt, [])
+        return buckets
 
     def bucket_question(
         self, settings: Sequence[Setting], context: Context, num_blocks: int | None
@@ -606,17 +481,7 @@ class VllmFork(Engine):
         self, request: Request, host: Host, placement: Placement, command: Command
     ) -> tuple[Message, ...]:
         """Return the deliberate differences from this version's start script."""
-        return deliberate_differences(request, host, placement, command, self.version)
-
-    @property
-    def config_file(self) -> Literal["breaks"]:
-        """Return "breaks": the file's options come between an option and its value.
-
-        The option is our first one.
-        Source: HabanaAI/vllm-fork@17a7946f4:vllm/utils.py, _pull_args_from_config; 277a33cd9 and
-        016b6bd20 alike.
-        """
-        return "breaks"
+        return deliberate_differences(request, host, placement, command)
 
     def command(self, settings: Sequence[Setting], context: Context) -> Command:
         """Return argv from the interpreter on, with the user's arguments last.
@@ -630,7 +495,7 @@ class VllmFork(Engine):
             ours=sent_options(settings),
             user=context.request.extra,
             file=context.request.file_words,
-            place=_VERSIONS[self.version].entry_after if reference else "",
+            place=self.entry_after if reference else "",
         )
         return Command(
             argv=args.to_argv(),
@@ -639,8 +504,3 @@ class VllmFork(Engine):
             memory_node=context.placement.memory_node,
             user=args.user_words,
         )
-
-
-def create(name: str, python: str | None, facts: Mapping[str, str]) -> Engine:
-    """Return the fork of this name: ``vllm-fork@1.21``, ``deepseek_r1``."""
-    return VllmFork(name.rpartition("@")[2], python, facts, installed_lists(facts, _PLATFORM))

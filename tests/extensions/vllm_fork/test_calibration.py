@@ -7,7 +7,11 @@ from dataclasses import fields
 import pytest
 
 from gaudi_launch.core.engines.base import STEPS
-from gaudi_launch.extensions.vllm_fork.calibration import CALIBRATIONS
+from gaudi_launch.extensions.vllm_fork.deepseek_r1 import DeepSeekFork
+from gaudi_launch.extensions.vllm_fork.release_1_21 import Fork121
+from gaudi_launch.extensions.vllm_fork.release_1_22 import Fork122
+
+CALIBRATIONS = {each.version: each.calibration for each in (Fork121, Fork122, DeepSeekFork)}
 
 EXTENSION = {
     "family": "",

@@ -9,7 +9,7 @@ import pytest
 from gaudi_launch.core.base.messages import message
 from gaudi_launch.core.planning.engine import Spread
 from gaudi_launch.core.planning.plan import Kind, Setting
-from gaudi_launch.extensions.vllm_fork.hosts import GUIDE, two_nodes
+from gaudi_launch.extensions.vllm_fork.deepseek_r1 import GUIDE, DeepSeekFork
 
 WHY = message("cluster.why_two_nodes")
 EXPERTS = Setting(
@@ -36,7 +36,7 @@ FILES = (
 
 def of(*settings: tuple[str, str], ray: bool = True, own: str = "", **more: Any) -> list[Setting]:
     made = [Setting(name, value, "env", "computed", WHY) for name, value in settings]
-    return [*two_nodes(Spread(made, 16, ray, frozenset(own.split()), **more))]
+    return [*DeepSeekFork().spread(Spread(made, 16, ray, frozenset(own.split()), **more))]
 
 
 def test_experts_are_over_all_cards_and_an_engine_of_one_host_keeps_the_rest() -> None:
