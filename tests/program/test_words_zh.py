@@ -232,7 +232,7 @@ def test_both_languages_name_the_same_options_variables_and_numbers() -> None:
     english, chinese = catalogue("en"), catalogue("zh")
     assert english.keys() == chinese.keys()
     different = {id for id in english if facts(english[id]) != facts(chinese[id])}
-    assert different == WRITTEN_OUT
+    assert different == WRITTEN_OUT & english.keys()
 
 
 def test_help_names_the_options_variables_and_numbers_of_the_english_text() -> None:
