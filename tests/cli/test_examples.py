@@ -57,6 +57,8 @@ AFTER_COLON = re.compile(
 VALUES = {
     "plan MODEL --save FILE": "plan Qwen/Qwen3-8B --save made.json",
     "bench NAME --plan FILE": "bench demo --plan saved.json --requests 4",
+    "recommend MODEL --save DIR": "recommend Qwen/Qwen3-8B -n 1 -d bf16 -i 64 -o 64 --save plans",
+    "tune DIR/": "tune plans/",
     "serve --plan {path}": "serve --plan saved.json",
     "stack ps {name}": "stack ps",
     "down {path}": "down stack.yaml",
@@ -333,6 +335,7 @@ def prepared(line: str, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         "--check serve.yaml": "render ray-serve Qwen/Qwen3-8B --machine simulated:hls2 --to "
         "serve.yaml",
         "hls2.json,": "devices snapshot hls2.json --machine simulated:hls2",
+        "tune plans": "recommend Qwen/Qwen3-8B -n 1 -d bf16 -i 64 -o 64 --save plans",
         "saved.json": "plan Qwen/Qwen3-8B --machine simulated:hls2 -i 16,32 -o 4,8 "
         "--save saved.json",
         "cache import": "cache export ffd155d6 key.tar.zst -c recipes",
@@ -355,7 +358,13 @@ def split(line: str) -> tuple[list[list[str]], str]:
     if "|" in line:
         echo, line = line.split("|")
         piped = shlex.split(echo)[1]
-    return [shlex.split(part.strip())[1:] for part in line.split("&&")], piped
+    commands = [shlex.split(part.strip())[1:] for part in line.split("&&")]
+    return [[each for word in words for each in globbed(word)] for words in commands], piped
+
+
+def globbed(word: str) -> list[str]:
+    """Return the files of a pattern as a shell does, else the word."""
+    return sorted(map(str, Path().glob(word))) if word.endswith("*.yaml") else [word]
 
 
 def ran(words: list[str], capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:

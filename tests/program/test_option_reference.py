@@ -23,7 +23,6 @@ from gaudi_launch.core.planning import parse
 from gaudi_launch.core.planning.request import Request
 from gaudi_launch.core.recipes.size_limits import parse_age, parse_size
 from gaudi_launch.core.services.process.supervise import LIMITS
-from gaudi_launch.extensions.bench.tune import case as tune
 from gaudi_launch.extensions.fp8 import case as calibrate
 from gaudi_launch.extensions.kubernetes.objects.needs import HUGEPAGES_MIB
 from gaudi_launch.extensions.kubernetes.objects.webui_objects import IMAGE as WEBUI_IMAGE
@@ -369,8 +368,6 @@ def test_numbers_of_constants_are_in_the_column(reference: ModuleType, shown: li
     expected = {
         ("recommend", "--input"): f"{recommend.DEFAULT_INPUT}, or those of --trace",
         ("recommend", "--output"): f"{recommend.DEFAULT_OUTPUT}, or those of --trace",
-        ("tune", "--input"): f"`{tune._INPUT}`",
-        ("tune", "--output"): f"`{tune._OUTPUT}`",
         ("fp8 calibrate", "--dataset"): f"`{calibrate.DATASET}`",
         ("fp8 calibrate", "--batch"): f"1; of a .pkl file: {calibrate._PICKLE_BATCH}",
         ("serve", "--phase-timeout"): (f"{shortest / 60:.0f}m to {longest / 3600:.0f}h, by phase"),

@@ -287,15 +287,25 @@ def test_every_command_with_a_plan_is_tried() -> None:
     assert with_plan == {*COMMANDS, "bench"}
 
 
-def test_the_answer_of_recommend_has_its_machine(tmp_path: Path) -> None:
-    file = tmp_path / "best.yaml"
-    words = ["recommend", "Qwen/Qwen3-8B", "--accelerator", "gaudi3", "-n", "1", "-i", "64"]
-    assert run([*words, "-o", "64", "--save", str(file)]) == 0
-    assert saved_plan.read(file).options.machine == "simulated:gaudi3-oam"
-    # another product replaces the machine of the file
-    words = ["recommend", "--plan", str(file), "--accelerator", "gaudi2", "--save", str(file)]
-    assert run([*words, "-i", "64", "-o", "64"]) == 0
-    assert saved_plan.read(file).options.machine == "simulated:hls2"
+def test_the_answers_of_recommend_have_their_machine(tmp_path: Path) -> None:
+    folder = tmp_path / "plans"
+    load = ["-i", "64", "-o", "64", "--save", str(folder)]
+    words = ["recommend", "Qwen/Qwen3-8B", "--accelerator", "gaudi3", "-n", "1", "-d", "bf16"]
+    assert run([*words, *load]) == 0
+    files = sorted(folder.iterdir())
+    assert [each.name[:13] for each in files] == [f"{n}-n1-bfloat16" for n in (1, 2, 3)]
+    assert {saved_plan.read(each).options.machine for each in files} == {"simulated:gaudi3-oam"}
+    # another product replaces the machine of the file, and its plans those of the first search
+    words = ["recommend", "--plan", str(files[0]), "--accelerator", "gaudi2"]
+    assert run([*words, *load]) == 0
+    assert {saved_plan.read(each).options.machine for each in folder.iterdir()} == {
+        "simulated:hls2"
+    }
+    # nothing else is replaced
+    (folder / "notes.yaml").write_text("mine: 1\n")
+    assert run([*words, *load]) == 2
+    assert run([*words, "--save", str(tmp_path / "best.yaml")]) == 2
+    assert [each.name for each in tmp_path.glob("*.yaml")] == []
 
 
 def test_render_takes_a_saved_plan(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -355,7 +365,7 @@ def test_a_plan_without_a_load_is_refused_by_bench(file: Path) -> None:
 def test_recommend_saves_its_answer_for_one_replica(
     file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    target = file.parent / "found.yaml"
+    target = file.parent / "plans"
     words = [
         "recommend",
         "Qwen/Qwen3-8B",
@@ -373,10 +383,11 @@ def test_recommend_saves_its_answer_for_one_replica(
         == 0
     )
     answer = json.loads(capsys.readouterr().out)
-    found = saved_plan.read(target)
+    [first] = target.glob("1-*.yaml")
+    found = saved_plan.read(first)
     replicas = answer["winner"]["served"]["replicas"]
     assert (found.goal, found.traffic) == (
         "cost",
         SavedTraffic("512", "128", concurrency=str(-(-256 // replicas))),
     )
-    assert said(saved(target)) == []
+    assert said(saved(first)) == []
