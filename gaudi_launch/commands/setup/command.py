@@ -38,6 +38,7 @@ from gaudi_launch.core.engines.install.installation import (
     StepInstallation,
 )
 from gaudi_launch.core.engines.install.step_runner import mirrored
+from gaudi_launch.core.engines.needed_release import needed_release
 from gaudi_launch.core.engines.registry import (
     image_recipe,
     is_made_by_steps,
@@ -45,7 +46,7 @@ from gaudi_launch.core.engines.registry import (
     setup_name,
     setup_names,
 )
-from gaudi_launch.core.engines.releases import Release, known, needed_release
+from gaudi_launch.core.engines.releases import Release, known
 
 app = CommandApp()
 

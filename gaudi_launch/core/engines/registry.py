@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Any
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.engines import detect as detection
 from gaudi_launch.core.engines.detect import Installed
+from gaudi_launch.core.engines.engine_version import Version
 from gaudi_launch.core.engines.install.switch import names_in_force
-from gaudi_launch.core.engines.support import Version, versions
+from gaudi_launch.core.engines.support import versions
 from gaudi_launch.core.host.accelerators import product_of
 from gaudi_launch.core.host.hardware import Host
 from gaudi_launch.core.models.model import Model

@@ -21,8 +21,8 @@ from gaudi_launch.core.base.paths import data_dir
 from gaudi_launch.core.engines.install import environment
 from gaudi_launch.core.engines.install.install_steps import SetupExtras
 from gaudi_launch.core.engines.install.step_runner import base_python
+from gaudi_launch.core.engines.needed_release import needed_release
 from gaudi_launch.core.engines.registry import made_by_steps
-from gaudi_launch.core.engines.releases import needed_release
 from gaudi_launch.core.models.folder_lock import hold
 from gaudi_launch.extensions.offline import pack_archive, pack_manifest
 from gaudi_launch.extensions.offline.pack import copy, model_files, place_measurements

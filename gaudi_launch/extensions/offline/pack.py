@@ -30,8 +30,9 @@ from gaudi_launch.core.engines.install.step_runner import (
     mirrored,
     run_steps,
 )
+from gaudi_launch.core.engines.needed_release import needed_release
 from gaudi_launch.core.engines.registry import entry, made_by_steps, setup_name, setup_names
-from gaudi_launch.core.engines.releases import Release, constraints_of, known, needed_release
+from gaudi_launch.core.engines.releases import Release, constraints_of, known
 from gaudi_launch.core.models.config import looks_like_hub_id, name_of
 from gaudi_launch.core.models.folder_lock import NAME as LOCK
 from gaudi_launch.core.models.folder_lock import hold

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import logging
+import os
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -385,10 +387,11 @@ class CasePlanner:
 def check_folder(folder: Path) -> None:
     """Check, before a long search, that plans can be written to this folder.
 
-    It may be new. Raises LaunchError: (USAGE) for a file and where a file is not a saved plan, else (FAILED).
+    It may be new. Raises LaunchError as `write`, also for another .yaml file in it.
     """
     if folder.suffix in (".yaml", ".yml") or folder.is_file():
-        raise LaunchError("recommend.save_file", ExitCode.USAGE, path=str(folder))
+        why = os.strerror(errno.ENOTDIR)
+        raise LaunchError("saved.not_written", ExitCode.USAGE, path=str(folder), why=why)
     if not folder.exists():
         check_path(folder)
         return
@@ -677,8 +680,6 @@ def _pool(host: Host, options: LaunchOptions, given: RecommendOptions, goal: Goa
     if options.modules:
         return CardPool(product, _cards_given(options), nodes or 1)
     if options.machine is None:
-        import os
-
         visible = parse_visible(os.environ.get("HABANA_VISIBLE_MODULES"))
         free = tuple(module for module in free if visible is None or module in visible)
     if not free:

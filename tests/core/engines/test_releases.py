@@ -9,13 +9,13 @@ import pytest
 
 from gaudi_launch.core.base import paths
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.core.engines.needed_release import needed_release
 from gaudi_launch.core.engines.releases import (
     Code,
     PinTrial,
     Release,
     check_installable,
     constraints_of,
-    needed_release,
     no_constraints,
     release_of,
     trial_of,

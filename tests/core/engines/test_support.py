@@ -19,7 +19,7 @@ from gaudi_launch.core.base.messages import message
 from gaudi_launch.core.base.reader import read_json, shipped
 from gaudi_launch.core.engines import registry, support
 from gaudi_launch.core.engines.detect import Installed
-from gaudi_launch.core.engines.releases import needed_release
+from gaudi_launch.core.engines.needed_release import needed_release
 from gaudi_launch.core.engines.support import newest_or_none, releases, support_of, version_of
 from gaudi_launch.core.host import simulated
 from gaudi_launch.core.launch.fit import data_types

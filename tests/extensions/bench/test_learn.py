@@ -18,13 +18,13 @@ from gaudi_launch.core.predict.load import from_ranges
 from gaudi_launch.core.services.endpoint import Target
 from gaudi_launch.core.services.state import store
 from gaudi_launch.extensions.bench.case import BenchReport
+from gaudi_launch.extensions.bench.command import with_learned
 from gaudi_launch.extensions.bench.learn import (
     learn,
     learned_json,
     read_result,
     service_and_files,
     unlearn,
-    with_learned,
 )
 from gaudi_launch.extensions.bench.run import server_facts
 from gaudi_launch.extensions.bench.run_file import load

@@ -14,8 +14,8 @@ import pytest
 from gaudi_launch.core.base.errors import ExitCode
 from gaudi_launch.core.base.fields import option_of
 from gaudi_launch.core.base.messages import message
+from gaudi_launch.core.engines.needed_release import needed_release
 from gaudi_launch.core.engines.registry import api_of, find
-from gaudi_launch.core.engines.releases import needed_release
 from gaudi_launch.core.launch.options import LaunchOptions, to_request
 from gaudi_launch.core.models.model import Model
 from gaudi_launch.core.planning.engine import Context

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from gaudi_launch.core.base.messages import Message
     from gaudi_launch.core.engines.conditions import Condition
     from gaudi_launch.core.engines.detect import Installed
-    from gaudi_launch.core.engines.support import Version
+    from gaudi_launch.core.engines.engine_version import Version
     from gaudi_launch.core.host.accelerators import Accelerator
     from gaudi_launch.core.models.model import Model
     from gaudi_launch.core.planning.engine import Engine

@@ -10,7 +10,7 @@ from gaudi_launch.core.engines.support import ended
 
 if TYPE_CHECKING:
     from gaudi_launch.commands.inspect.support.case import SupportResult, SupportRow
-    from gaudi_launch.core.engines.support import Version
+    from gaudi_launch.core.engines.engine_version import Version
 
 
 def to_json(result: SupportResult) -> dict[str, Any]:

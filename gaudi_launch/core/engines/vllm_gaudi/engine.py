@@ -20,12 +20,12 @@ from gaudi_launch.core.buckets.families import EXPONENTIAL_SWITCH, ladder_name
 from gaudi_launch.core.buckets.ladder_rules import LadderRules, rules_of
 from gaudi_launch.core.engines.base import given, sent_variables
 from gaudi_launch.core.engines.conditions import check_request, settled
+from gaudi_launch.core.engines.engine_version import Version
 from gaudi_launch.core.engines.facts.registry import InstalledLists, installed_lists
 from gaudi_launch.core.engines.generation import refuse_first_gaudi
 from gaudi_launch.core.engines.model_rules import check_model, follow_profile
 from gaudi_launch.core.engines.parsers import add_parsers, with_parsers
 from gaudi_launch.core.engines.support import (
-    Version,
     load_switch,
     matching,
     newest,

@@ -19,7 +19,7 @@ from gaudi_launch.core.engines.version_facts import for_gaudi, names_of, plain_o
 if TYPE_CHECKING:
     from gaudi_launch.core.base.messages import Message
     from gaudi_launch.core.engines.conditions import Condition
-    from gaudi_launch.core.engines.support import Version
+    from gaudi_launch.core.engines.engine_version import Version
     from gaudi_launch.core.engines.version_facts import NameFacts
     from gaudi_launch.core.launch.options import LaunchOptions
     from gaudi_launch.core.models.cached_layers import CacheKind

@@ -25,7 +25,8 @@ from gaudi_launch.core.engines.install.environment import (
     remembered,
 )
 from gaudi_launch.core.engines.install.install_steps import CodeStep, SetupExtras, dockerfile
-from gaudi_launch.core.engines.releases import Code, Release, constraints_of, needed_release
+from gaudi_launch.core.engines.needed_release import needed_release
+from gaudi_launch.core.engines.releases import Code, Release, constraints_of
 from tests.support.refusals import refusal
 
 FORK = needed_release("vllm-fork@1.22")
