@@ -11,11 +11,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from importlib import import_module
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.core.base.members import ForeignMember, foreign, member
 from gaudi_launch.core.engines import detect as detection
 from gaudi_launch.core.engines.detect import Installed
 from gaudi_launch.core.engines.engine_version import Version
@@ -90,8 +89,17 @@ NO_PACKAGES = Installed(python="PATH", engine="")
 
 def _member(name: str) -> Any:
     """Return what MODULE:MEMBER of this package names, imported now."""
-    module, _, member = name.partition(":")
-    return attrgetter(member)(import_module(f"gaudi_launch.{module}"))
+    return member(f"gaudi_launch.{name}")
+
+
+def _foreign(found: ForeignMember) -> Entry:
+    """Return the line of an engine of another package, imported when it is made."""
+
+    def create(*args: object) -> Engine:
+        made: Engine = found.load()(*args)
+        return made
+
+    return Entry(create)
 
 
 def _made_by(function: str) -> Callable[..., Engine]:
@@ -151,6 +159,8 @@ ALIASES = {
     "vllm-fork": SCRIPTED,
     "tgi": "tgi@3.3.5",
 }
+# no engine of another package is called so
+_TAKEN = ("", "auto", *ENGINES, *ALIASES)
 
 
 def register(name: str, entry: Entry) -> None:
@@ -170,7 +180,7 @@ def unregister(name: str) -> None:
 
 def names() -> tuple[str, ...]:
     """Return every name for --engine."""
-    return ("auto", *ENGINES)
+    return ("auto", *ENGINES, *foreign("engines", _TAKEN))
 
 
 def names_with_cards() -> tuple[str, ...]:
@@ -226,7 +236,11 @@ def entry(name: str) -> Entry:
     name = ALIASES.get(name, name)
     family = name.partition("@")[0]
     versioned = (each for known, each in ENGINES.items() if known.partition("@")[0] == family)
-    return ENGINES.get(name) or next((each for each in versioned if each.any_version), _UNKNOWN)
+    found = ENGINES.get(name) or next((each for each in versioned if each.any_version), None)
+    if found is not None or name in _TAKEN:
+        return found or _UNKNOWN
+    others = foreign("engines", _TAKEN)
+    return _foreign(others[name]) if name in others else _UNKNOWN
 
 
 def image_versions() -> tuple[Version, ...]:

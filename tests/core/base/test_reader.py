@@ -212,9 +212,7 @@ _EXCEPTIONS = {
     "core/buckets/file_format.py ast.literal_eval": "the engine's form, limited",
     "core/engines/version_facts.py ast.literal_eval": "shipped with the program",
     "core/hosts/agent.py builtins.exec sys.modules": "the program that its launcher sends",
-    "__init__.py importlib.import_module": "tables of names",
-    "cli/table.py importlib.import_module": "tables of names",
-    "core/engines/registry.py importlib.import_module": "tables of names",
+    "core/base/members.py importlib.import_module": "tables of names, and entry points",
     "core/engines/runtime/ask_options.py importlib.import_module": "the engine's parser",
 }
 _BUILTINS = ("eval", "exec", "__import__")
