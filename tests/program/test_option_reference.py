@@ -275,7 +275,7 @@ def test_each_example_of_a_launch_makes_a_request(
                 LaunchOptions(model="m"), environment={}, files_dir="", stamp=""
             )
         tried.append(field.name)
-    assert len(tried) == 28
+    assert len(tried) > 20
 
 
 def test_each_example_of_kubernetes_makes_a_target(
