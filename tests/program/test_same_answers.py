@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pytest
 
 from gaudi_launch.core.base.errors import LaunchError
-from gaudi_launch.core.launch import estimate, fit, prepare
+from gaudi_launch.core.launch import estimate, fit, route
 from gaudi_launch.core.launch.options import LaunchOptions
 from gaudi_launch.extensions.recommend import case as recommend
 
@@ -96,12 +96,12 @@ def test_memory_and_speed_are_the_same_for_every_command(case: Case) -> None:
     given = estimate.EstimateOptions(concurrency=CLIENTS)
     if not row.fits and row.reason.id != "fit.tight":
         with pytest.raises(LaunchError) as planned:
-            prepare.plan(launch(case))
+            route.plan(launch(case))
         with pytest.raises(LaunchError) as estimated:
             estimate.estimate(launch(case), given)
         assert planned.value.text == estimated.value.text
         return
-    made, prepared = prepare.plan(launch(case))
+    made, prepared = route.plan(launch(case))
     if not row.fits:
         # the engine starts, so that a number that the user gives stays, with the warning
         assert row.reason in made.warnings
@@ -165,7 +165,7 @@ def test_the_length_without_an_option_is_the_same(
         output_range=outputs,
         max_num_seqs=CLIENTS,
     )
-    made = prepare.plan(options)[0]
+    made = route.plan(options)[0]
     assert made.args.last("--max-model-len") == str(length)
     assert made.num_blocks is not None
     assert row.kv_blocks == made.num_blocks

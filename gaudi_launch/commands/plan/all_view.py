@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from gaudi_launch.core.launch.estimate import SpeedEstimate
-    from gaudi_launch.core.launch.prepare import CheckedPlan
+    from gaudi_launch.core.launch.todo import CheckedPlan
     from gaudi_launch.core.planning.plan import Placement, Plan, Setting
 
 

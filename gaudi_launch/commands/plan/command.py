@@ -38,11 +38,11 @@ def plan(
     from gaudi_launch.cli.views.estimate import speed_json
     from gaudi_launch.core.base.errors import ExitCode
     from gaudi_launch.core.base.messages import text
-    from gaudi_launch.core.launch import prepare, saved_plan
+    from gaudi_launch.core.launch import route, saved_plan
     from gaudi_launch.core.launch.estimate import of_plan
     from gaudi_launch.core.predict.balance import BALANCED
 
-    checked = prepare.checked_plan(options)
+    checked = route.checked_plan(options)
     made, prepared = checked.plan, checked.prepared
     speed = of_plan(prepared, made)
     if save is not None:

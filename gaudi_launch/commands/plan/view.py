@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from gaudi_launch.core.launch.estimate import SpeedEstimate
-    from gaudi_launch.core.launch.prepare import CheckedPlan
+    from gaudi_launch.core.launch.todo import CheckedPlan
     from gaudi_launch.core.planning.plan import Plan
 
 # the smallest usual terminal; its last line is the prompt's

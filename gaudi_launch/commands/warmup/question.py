@@ -60,8 +60,8 @@ def asked_engine(request: Request, model: Model, machine: str | None) -> AskedEn
     from gaudi_launch.core.engines import registry
     from gaudi_launch.core.engines.introspect import InstalledBuckets
     from gaudi_launch.core.host.accelerators import product_of
+    from gaudi_launch.core.launch.chosen_engine import for_engine, planned_engine
     from gaudi_launch.core.launch.machine import load
-    from gaudi_launch.core.launch.prepare import for_engine, planned_engine
     from gaudi_launch.core.planning.balanced_cards import with_balanced_cards
     from gaudi_launch.core.planning.speed import step_time_in
     from gaudi_launch.core.planning.support_answer import check_support

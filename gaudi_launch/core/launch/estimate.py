@@ -33,7 +33,7 @@ from gaudi_launch.core.predict.simulate import ServedSetup, simulate
 if TYPE_CHECKING:
     from gaudi_launch.core.host.accelerators import Accelerator
     from gaudi_launch.core.launch.options import LaunchOptions
-    from gaudi_launch.core.launch.prepare import Prepared
+    from gaudi_launch.core.launch.prepared import Prepared
     from gaudi_launch.core.models.model import Model
     from gaudi_launch.core.planning.engine import Context
     from gaudi_launch.core.planning.engine import Engine as PlannedEngine
@@ -126,7 +126,7 @@ def _prepared(options: LaunchOptions) -> Prepared:
 
     Lengths that its engine has no options for are left out.
     """
-    from gaudi_launch.core.launch.prepare import prepare
+    from gaudi_launch.core.launch.route import prepare
 
     try:
         return prepare(options)

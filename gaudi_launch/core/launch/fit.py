@@ -290,7 +290,7 @@ def engine_for(name: str, model: Model, accelerator: str, *, force: bool = False
     """
     from gaudi_launch.core.engines import registry
     from gaudi_launch.core.engines.generation import refuse_first_gaudi
-    from gaudi_launch.core.launch.prepare import planned_engine
+    from gaudi_launch.core.launch.chosen_engine import planned_engine
     from gaudi_launch.core.planning.support_answer import check_support
 
     if name and not registry.takes_cards(name):

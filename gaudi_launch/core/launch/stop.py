@@ -110,7 +110,6 @@ def restart(name: str, drain: float, reporter: Reporter) -> None:
     Return before it answers. Raises LaunchError; without the secrets that it needs (USAGE) before
     the running one is ended.
     """
-    from gaudi_launch.core.services import preflight
     from gaudi_launch.core.services.process import detach
     from gaudi_launch.core.services.state import store
     from gaudi_launch.core.services.state.job import ServiceJob
@@ -127,4 +126,4 @@ def restart(name: str, drain: float, reporter: Reporter) -> None:
     if ended.busy:
         cards = ",".join(map(str, ended.busy))
         raise LaunchError("services.cards_taken", ExitCode.MACHINE, name=name, cards=cards)
-    preflight.start_detached(job, os.environ)
+    detach.start_detached(job, os.environ)

@@ -19,7 +19,7 @@ from gaudi_launch.core.launch.fit import (
     sized_model,
 )
 from gaudi_launch.core.launch.options import LaunchOptions, to_request
-from gaudi_launch.core.launch.prepare import prepare
+from gaudi_launch.core.launch.route import prepare
 from gaudi_launch.core.launch.saved_plan import SavedTraffic, entries_of, write
 from gaudi_launch.core.launch.traffic_options import (
     Demand,
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
     from gaudi_launch.core.host.hardware import Host
     from gaudi_launch.core.hosts.parts import Cluster
-    from gaudi_launch.core.launch.prepare import Prepared
+    from gaudi_launch.core.launch.prepared import Prepared
     from gaudi_launch.core.models.model import Model
     from gaudi_launch.core.planning.engine import Engine
     from gaudi_launch.core.planning.parse import Ranges

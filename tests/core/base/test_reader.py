@@ -193,7 +193,7 @@ _EXCEPTIONS = {
     ),
     "core/render/yaml_text.py yaml": "the faster writer, where there is one",
     "extensions/offline/pack_manifest.py json.loads": "what it wrote itself in the same expression",
-    "core/launch/prepare.py json.loads": "a key that this process has quoted",
+    "core/launch/chosen_engine.py json.loads": "a key that this process has quoted",
     "core/engines/runtime/ask_packages.py json.loads": "its launcher's question",
     "core/engines/runtime/ask_versions.py json.load": "the question of its launcher",
     "core/engines/runtime/ask_buckets.py importlib.import_module json.load json.loads sys.modules "

@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from gaudi_launch.core.base.errors import LaunchError
-from gaudi_launch.core.launch import prepare
+from gaudi_launch.core.launch import route
 from gaudi_launch.core.launch.options import LaunchOptions
 from gaudi_launch.core.predict.balance import BALANCED
 
 if TYPE_CHECKING:
-    from gaudi_launch.core.launch.prepare import Prepared
+    from gaudi_launch.core.launch.prepared import Prepared
     from gaudi_launch.core.models.model import Model
     from gaudi_launch.core.planning.plan import Plan
 
@@ -42,13 +42,13 @@ def candidates(options: LaunchOptions, *, clients: int, most: int) -> tuple[Tune
     The default and variations of it follow. Options stay as they are given; what is given after
     ``--`` is where the search starts. Raises LaunchError where the given options have no plan.
     """
-    found = [_candidate(GIVEN, options, prepare.plan(options)[0])]
+    found = [_candidate(GIVEN, options, route.plan(options)[0])]
     known = {found[0].hash}
     for name, tried in _variations(options, clients):
         if len(found) == most:
             break
         try:
-            made, _ = prepare.plan(tried)
+            made, _ = route.plan(tried)
         except LaunchError as error:
             _log.debug("no candidate %s: %s", name, error)
             continue
@@ -69,7 +69,7 @@ def _variations(options: LaunchOptions, clients: int) -> Iterator[tuple[str, Lau
     """Yield names and options, the most promising first."""
     base = without_searched(options)
     yield DEFAULT, base
-    prepared = prepare.prepare(base)
+    prepared = route.prepare(base)
     if prepared.engine.needs_cards:
         yield from _recommended(base, prepared.model, clients)
     for count in _other_counts(prepared):

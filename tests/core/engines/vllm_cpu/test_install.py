@@ -17,8 +17,7 @@ from gaudi_launch.core.engines.install import step_runner
 from gaudi_launch.core.engines.install.step_runner import InstallStep
 from gaudi_launch.core.engines.vllm_cpu import install
 from gaudi_launch.core.engines.vllm_cpu.install import EMBEDDED
-from gaudi_launch.core.launch.options import LaunchOptions
-from gaudi_launch.core.launch.prepare import set_up_demo
+from gaudi_launch.core.launch.demo import set_up_demo
 from gaudi_launch.core.launch.report import Silent
 from tests.support.refusals import failing, refused
 
@@ -51,7 +50,7 @@ def test_a_small_disk_stops_serve_before_anything_is_installed(
 ) -> None:
     with_free(monkeypatch, 62 << 20)
     with failing("serve.shared_memory", ExitCode.MACHINE) as caught:
-        set_up_demo(LaunchOptions(model="demo"), Silent())
+        set_up_demo(None, Silent().say)
     assert "62 MiB" in str(caught.value)
     with_free(monkeypatch, (4 << 30) - 4096)
     with failing("serve.setup_room", ExitCode.MACHINE):

@@ -17,9 +17,10 @@ from gaudi_launch.core.engines.install.install_steps import LIBFABRIC_ROOT
 from gaudi_launch.core.engines.install.step_runner import mark
 from gaudi_launch.core.engines.vllm_cpu import install as cpu_install
 from gaudi_launch.core.host.simulated import write_tree
-from gaudi_launch.core.launch import prepare as cases
+from gaudi_launch.core.launch.chosen_engine import installed_for
+from gaudi_launch.core.launch.demo import set_up_demo
 from gaudi_launch.core.launch.options import LaunchOptions
-from gaudi_launch.core.launch.prepare import prepare, set_up_demo
+from gaudi_launch.core.launch.route import prepare
 from gaudi_launch.core.planning.request import Request
 from gaudi_launch.extensions.ray.engine import VERSION
 from tests.support.refusals import failing
@@ -114,13 +115,13 @@ def test_the_interpreter_is_queried_where_its_answer_counts(
     write_python(own_folders / "mine", FORK)
     monkeypatch.setenv("PATH", f"{own_folders / 'path'}:{os.environ['PATH']}")
     monkeypatch.chdir(own_folders)
-    installed = cases.installed_for(Request(model="m", **request_), lambda: FORK, here=here)
+    installed = installed_for(Request(model="m", **request_), lambda: FORK, here=here)
     shown = installed and os.path.relpath(installed.python, own_folders)
     assert shown == found
 
 
 def test_an_engine_that_is_not_installed_has_no_interpreter() -> None:
-    assert cases.installed_for(Request(model="m", engine="cpu"), lambda: FORK, here=True) is None
+    assert installed_for(Request(model="m", engine="cpu"), lambda: FORK, here=True) is None
 
 
 @pytest.mark.parametrize(
@@ -162,7 +163,7 @@ def test_what_the_demo_lacks_is_installed(
 ) -> None:
     install_embedded(ray=ray, demo=demo)
     with failing("serve.setup_failed", ExitCode.FAILED) as raised:
-        set_up_demo(LaunchOptions(model="demo", engine=engine), Lines())
+        set_up_demo(engine, Lines().say)
     assert raised.value.text.values["step"] == text(step)
 
 
@@ -170,5 +171,5 @@ def test_what_the_demo_lacks_is_installed(
 def test_a_demo_that_is_there_needs_nothing(engine: str | None) -> None:
     install_embedded(ray=engine is not None, demo=True)
     said = Lines()
-    set_up_demo(LaunchOptions(model="demo", engine=engine), said)
+    set_up_demo(engine, said.say)
     assert said.lines == []
