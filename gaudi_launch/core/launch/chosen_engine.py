@@ -1,4 +1,4 @@
-"""The engine of a launch: the release, the interpreter that has it, and its options."""
+"""The engine of a launch: its release, interpreter and options."""
 
 from __future__ import annotations
 
@@ -10,13 +10,12 @@ from pathlib import Path
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.optional import mapped
-from gaudi_launch.core.base.paths import machine_root
+from gaudi_launch.core.base.paths import LIBFABRIC, machine_root
 from gaudi_launch.core.base.steps import step
 from gaudi_launch.core.engines import registry
 from gaudi_launch.core.engines.detect import Installed, is_elsewhere
-from gaudi_launch.core.engines.install.install_steps import LIBFABRIC_ROOT
 from gaudi_launch.core.launch.launch_request import LaunchRequest
-from gaudi_launch.core.launch.machine import Machine
+from gaudi_launch.core.launch.machine import LaunchMachine
 from gaudi_launch.core.models.model import Model
 from gaudi_launch.core.planning.config_file import named_file, with_file
 from gaudi_launch.core.planning.engine import Engine
@@ -29,7 +28,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class ChosenEngine:
-    """An engine, the interpreter that was queried for it, and the request completed for it."""
+    """An engine, the interpreter queried for it, and the completed request."""
 
     engine: Engine
     installed: Installed | None
@@ -37,7 +36,7 @@ class ChosenEngine:
 
 
 def choose_engine(
-    launch: LaunchRequest, machine: Machine, model: Callable[[], Model]
+    launch: LaunchRequest, machine: LaunchMachine, model: Callable[[], Model]
 ) -> ChosenEngine:
     """Return the engine of a launch. Raises LaunchError."""
     request, here = launch.request, machine.is_here
@@ -157,7 +156,7 @@ def _libfabric_root() -> str:
 
     Return "" without one.
     """
-    library = machine_root() / LIBFABRIC_ROOT.lstrip("/") / "lib" / "libfabric.so"
+    library = machine_root() / LIBFABRIC.lstrip("/") / "lib" / "libfabric.so"
     if not library.exists():
         return ""
-    return LIBFABRIC_ROOT
+    return LIBFABRIC

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.engines import registry
-from gaudi_launch.core.launch.demo import demo_request
 from gaudi_launch.core.launch.options import LaunchOptions, to_request
 from gaudi_launch.core.launch.saved_plan import ComparedPlan, merged
 from gaudi_launch.core.planning.engine_args import engine_args
@@ -20,7 +20,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class LaunchRequest:
-    """What the options request.
+    """The request of a launch and its place.
 
     ``machine`` is None for this one. ``in_image``: the engine is in an image, and no interpreter of
     this machine is queried for it. ``saved``: the plan of --plan, to compare with.
@@ -43,7 +43,7 @@ def read_options(options: LaunchOptions, *, in_image: bool, secret_file: bool) -
     simulated = registry.entry(request.engine).machine
     request = _with_safe_secrets(request, into_file=secret_file)
     if request.model == "demo":
-        request = demo_request(request, in_image=in_image)
+        request = _demo_request(request, in_image=in_image)
     return LaunchRequest(
         request,
         options.machine or simulated or None,
@@ -74,3 +74,31 @@ def _standing(environment: Mapping[str, str]) -> Mapping[str, str]:
     except OSError as error:
         _log.debug("the current folder has no path: %s", error)
         return environment
+
+
+def _demo_request(request: Request, *, in_image: bool) -> Request:
+    """Return the request with the demo model's folder, if any, and its engine."""
+    # an installer, which other models do not need
+    from gaudi_launch.core.engines.vllm_cpu import install as cpu_install
+
+    if in_image and not cpu_install.demo_is_ready():
+        raise LaunchError("render.demo_missing", ExitCode.MODEL)
+    folder = cpu_install.demo_dir()
+    path = str(folder) if folder.is_dir() else "demo"
+    engine = registry.demo_engine(request.engine)
+    return replace(request, model=path, engine=engine, served_name=request.served_name or "demo")
+
+
+def set_up_demo(engine: str | None, say: Callable[[str], None]) -> None:
+    """Install the demo model and its engine. Raises LaunchError."""
+    # an installer, which other models do not need
+    from gaudi_launch.core.engines.vllm_cpu import install as cpu_install
+
+    cpu_install.check_shared_memory()
+    outer = (engine or "auto").partition(":")[0]
+    if registry.is_ray(outer):
+        around = registry.made_by_steps(outer)
+        if not around.is_ready():
+            around.setup(say)
+    if not (cpu_install.EMBEDDED.is_ready() and cpu_install.demo_is_ready()):
+        cpu_install.EMBEDDED.setup(say)

@@ -9,12 +9,11 @@ from gaudi_launch.core.base.steps import step
 from gaudi_launch.core.host import machine as host_machine
 from gaudi_launch.core.host.accelerators import product_of
 from gaudi_launch.core.host.hardware import Host
-from gaudi_launch.core.planning.engine import Engine
 
 
 @dataclass(frozen=True)
-class Machine:
-    """The machine of a launch, read once, when it is first needed; ``name`` None: this one."""
+class LaunchMachine:
+    """The machine of a launch, read when it is first needed; ``name`` None: this one."""
 
     name: str | None
 
@@ -24,17 +23,17 @@ class Machine:
 
     @cached_property
     def host(self) -> Host:
-        """Return what was read. Raises LaunchError."""
+        """Return the machine. Raises LaunchError."""
         return load(self.name)
 
     def product(self) -> str:
         """Return the accelerator of its cards; "" without cards."""
         return product_of(self.host)
 
-    def for_engine(self, engine: Engine) -> Host:
+    def for_engine(self, *, needs_cards: bool) -> Host:
         """Return the machine; an empty one for an engine on this machine's CPU."""
         # an engine on the CPU needs no card, so the machine's cards are not read
-        if engine.needs_cards or self.name:
+        if needs_cards or self.name:
             return self.host
         return Host()
 

@@ -1,4 +1,4 @@
-"""The inputs of a plan, and what is made of them."""
+"""The inputs of a plan, with its checks and recipe cache."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ from typing import Protocol, TypeVar
 
 from gaudi_launch.core.launch.chosen_engine import choose_engine
 from gaudi_launch.core.launch.launch_request import read_options
-from gaudi_launch.core.launch.machine import Machine
+from gaudi_launch.core.launch.machine import LaunchMachine
 from gaudi_launch.core.launch.options import LaunchOptions
 from gaudi_launch.core.launch.prepared import Prepared
 from gaudi_launch.core.launch.served_model import read_model
@@ -35,14 +35,14 @@ Started = TypeVar("Started", covariant=True)
 
 @dataclass(frozen=True)
 class ReservedCards:
-    """The cards of a launch and their open lock files; None and () where it needs no card."""
+    """The cards of a launch and their open lock files; empty without cards."""
 
     placement: Placement | None = None
     held: tuple[int, ...] = ()
 
 
 class Serving(Protocol[Started]):
-    """What serve does with a plan that `plan` only prints."""
+    """The actions of serve about what `plan` only prints."""
 
     @property
     def in_image(self) -> bool:
@@ -75,7 +75,7 @@ def prepare(
     reads from no variable goes into a file. Raises LaunchError.
     """
     launch = read_options(options, in_image=in_image, secret_file=secret_file)
-    machine = Machine(launch.machine)
+    machine = LaunchMachine(launch.machine)
     known = cache(partial(known_model, launch.request.model, must_exist=False))
     chosen = choose_engine(launch, machine, known)
     return read_model(launch, machine, chosen, known)

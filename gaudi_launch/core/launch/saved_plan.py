@@ -28,8 +28,8 @@ from gaudi_launch.core.launch.machine import load
 from gaudi_launch.core.launch.options import LaunchOptions
 
 if TYPE_CHECKING:
-    from gaudi_launch.core.launch.estimate import SpeedEstimate
     from gaudi_launch.core.planning.plan import Plan
+    from gaudi_launch.core.predict.load import Load
 
 KIND = "gaudi-launch plan"
 _SCHEMA = 1
@@ -96,14 +96,13 @@ class ComparedPlan:
         return differences(self.saved, self.options, plan)
 
 
-def traffic_of(options: LaunchOptions, speed: SpeedEstimate | None) -> SavedTraffic:
+def traffic_of(options: LaunchOptions, load: Load | None) -> SavedTraffic:
     """Return the load that a plan was predicted for.
 
     The given ranges, and as many clients as it serves at once.
     """
-    if speed is None:
+    if load is None:
         return SavedTraffic(input=options.input_range or "", output=options.output_range or "")
-    load = speed.outcome.load
     return SavedTraffic(
         input=options.input_range or str(load.input_range[1]),
         output=options.output_range or str(load.output_range[1]),

@@ -19,7 +19,7 @@ from gaudi_launch.core.doctor.runner import stop_on_failures
 from gaudi_launch.core.engines.docker_command import PROGRAMS
 from gaudi_launch.core.engines.registry import entry, setup_image
 from gaudi_launch.core.engines.releases import release_of
-from gaudi_launch.core.launch.demo import set_up_demo
+from gaudi_launch.core.launch.launch_request import set_up_demo
 from gaudi_launch.core.launch.machine import load
 from gaudi_launch.core.launch.model_needs import clear_old_scales
 from gaudi_launch.core.launch.model_setup import bring

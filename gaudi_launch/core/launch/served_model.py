@@ -1,4 +1,4 @@
-"""The model of a launch: what it is, what it still needs, and the folder that is served."""
+"""The model of a launch: its facts, needs and folder."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from gaudi_launch.core.base.steps import step
 from gaudi_launch.core.host.hardware import Host
 from gaudi_launch.core.launch.chosen_engine import ChosenEngine
 from gaudi_launch.core.launch.launch_request import LaunchRequest
-from gaudi_launch.core.launch.machine import Machine
+from gaudi_launch.core.launch.machine import LaunchMachine
 from gaudi_launch.core.launch.model_needs import Provision, look
 from gaudi_launch.core.launch.prepared import Prepared
 from gaudi_launch.core.models.model import Model
@@ -23,14 +23,14 @@ from gaudi_launch.core.planning.support_answer import check_support
 
 
 def read_model(
-    launch: LaunchRequest, machine: Machine, chosen: ChosenEngine, known: Callable[[], Model]
+    launch: LaunchRequest, machine: LaunchMachine, chosen: ChosenEngine, known: Callable[[], Model]
 ) -> Prepared:
     """Return the inputs of the plan, with the model and the number of cards.
 
     Raises LaunchError for a model or options that the engine does not support.
     """
     request, engine = chosen.request, chosen.engine
-    host = machine.for_engine(engine)
+    host = machine.for_engine(needs_cards=engine.needs_cards)
     if request.tuning == "reference":
         # as with the start scripts, the engine fetches a hub ID by itself
         model, provision = with_overrides(known(), request.args), None
@@ -51,7 +51,7 @@ def read_model(
 def _provided(
     chosen: ChosenEngine, host: Host, known: Callable[[], Model]
 ) -> tuple[Request, Model, Provision]:
-    """Return the request with its cards, the model that is served, and what it needs."""
+    """Return the request with its cards, the served model, and its needs."""
     request, engine, installed = chosen.request, chosen.engine, chosen.installed
     with step("screen.step_model"):
         provision = look(request, host, engine, installed, known())

@@ -1,4 +1,4 @@
-"""What is left to do before a plan starts, and whether it can."""
+"""The remaining work before a plan starts, and the verdict."""
 
 from __future__ import annotations
 
@@ -20,7 +20,6 @@ from gaudi_launch.core.models.config import looks_like_hub_id
 from gaudi_launch.core.planning.engine import Engine
 from gaudi_launch.core.planning.model_name import check_files, lacks_weights
 from gaudi_launch.core.planning.plan import Plan
-from gaudi_launch.core.services.preflight import check_port
 
 _ENGINE_CHECK = "engine.present"
 # huggingface/optimum-habana@v1.20.0:examples/text-generation/README.md ("Running with FP8")
@@ -139,6 +138,9 @@ def checked(prepared: Prepared, made: Plan) -> CheckedPlan:
             incomplete = error
     taken = None
     if prepared.machine is None or made.engine.simulated:
+        # it finds the process that has the port, and a plan for another machine has none
+        from gaudi_launch.core.services.preflight import check_port
+
         try:
             check_port(made.url)
         except LaunchError as error:

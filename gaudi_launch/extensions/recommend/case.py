@@ -11,13 +11,7 @@ from gaudi_launch.core.base.fields import text
 from gaudi_launch.core.base.messages import Message, message
 from gaudi_launch.core.engines import registry
 from gaudi_launch.core.launch.command_line import serve_command
-from gaudi_launch.core.launch.fit import (
-    check_writes,
-    data_types,
-    planned_machine,
-    read_dtype,
-    sized_model,
-)
+from gaudi_launch.core.launch.forecast_case import data_types, read_case, read_dtype
 from gaudi_launch.core.launch.options import LaunchOptions, to_request
 from gaudi_launch.core.launch.route import prepare
 from gaudi_launch.core.launch.saved_plan import SavedTraffic, entries_of, write
@@ -195,11 +189,9 @@ def read(
     options = replace(options, dtype=None if any_type else options.dtype)
     read_dtype(options.dtype or "")
     name, goal_targets = _goal_name(given), targets_of(given)
-    notes: list[Message] = []
-    machine, host = planned_machine(options, given.accelerator, notes)
-    model = sized_model(name_or_path)
-    check_writes(model)
-    notes += name_warning(name_or_path, model)
+    named = read_case(options, given.accelerator)
+    machine, host, model = named.machine, named.host, named.model
+    notes = [*named.notes, *name_warning(name_or_path, model)]
     load = _load(options, given, model, notes)
     goal = _goal(name, goal_targets, given, load)
     pool = _pool(host, options, given, goal)
@@ -356,7 +348,7 @@ class CasePlanner:
 
     def __call__(self, candidate: Candidate) -> Planned:
         """Return the plan of one replica. Raises LaunchError."""
-        from gaudi_launch.core.launch.estimate import setup_of
+        from gaudi_launch.core.launch.prediction import setup_of
         from gaudi_launch.extensions.recommend.trial import Planned
 
         case, launch = self.case, launch_options(self.case, candidate)

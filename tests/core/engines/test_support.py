@@ -22,7 +22,7 @@ from gaudi_launch.core.engines.detect import Installed
 from gaudi_launch.core.engines.releases import needed_release
 from gaudi_launch.core.engines.support import newest_or_none, releases, support_of, version_of
 from gaudi_launch.core.host import simulated
-from gaudi_launch.core.launch.fit import data_types
+from gaudi_launch.core.launch.forecast_case import data_types
 from gaudi_launch.core.launch.options import LaunchOptions
 from gaudi_launch.core.models.model import Model
 from gaudi_launch.core.models.weights import count_parameters

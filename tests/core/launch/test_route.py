@@ -11,14 +11,13 @@ import pytest
 
 from gaudi_launch.core.base.errors import ExitCode
 from gaudi_launch.core.base.messages import text
-from gaudi_launch.core.base.paths import engines_dir
+from gaudi_launch.core.base.paths import LIBFABRIC, engines_dir
 from gaudi_launch.core.engines.install.environment import EngineEnvironment, name_of
-from gaudi_launch.core.engines.install.install_steps import LIBFABRIC_ROOT
 from gaudi_launch.core.engines.install.step_runner import mark
 from gaudi_launch.core.engines.vllm_cpu import install as cpu_install
 from gaudi_launch.core.host.simulated import write_tree
 from gaudi_launch.core.launch.chosen_engine import installed_for
-from gaudi_launch.core.launch.demo import set_up_demo
+from gaudi_launch.core.launch.launch_request import set_up_demo
 from gaudi_launch.core.launch.options import LaunchOptions
 from gaudi_launch.core.launch.route import prepare
 from gaudi_launch.core.planning.request import Request
@@ -78,10 +77,10 @@ def install_embedded(*, ray: bool = False, demo: bool = False) -> None:
 def test_libfabric_is_that_of_setup_on_this_machine(machine: Path) -> None:
     options = LaunchOptions(model="Qwen/Qwen3-8B", engine=FORK, cards="1")
     assert prepare(options).request.libfabric_root == ""
-    library = machine / LIBFABRIC_ROOT.lstrip("/") / "lib" / "libfabric.so"
+    library = machine / LIBFABRIC.lstrip("/") / "lib" / "libfabric.so"
     library.parent.mkdir(parents=True)
     library.touch()
-    assert prepare(options).request.libfabric_root == LIBFABRIC_ROOT
+    assert prepare(options).request.libfabric_root == LIBFABRIC
 
 
 # --- interpreters --------------------------------------------------------------------------------

@@ -12,12 +12,12 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gaudi_launch.commands.inspect.fit.case import ServedLengths, request_for
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.messages import message
 from gaudi_launch.core.base.profiles_check import problems, schema
 from gaudi_launch.core.engines import registry
 from gaudi_launch.core.host.accelerators import accelerators
-from gaudi_launch.core.launch.fit import ServedLengths, request_for
 from gaudi_launch.core.models.card_memory import divide_card
 from gaudi_launch.core.models.config import model_from_config
 from gaudi_launch.core.models.fp8.measurements import Published

@@ -10,8 +10,8 @@ import pytest
 
 from gaudi_launch.core.base.errors import ExitCode
 from gaudi_launch.core.launch import route
-from gaudi_launch.core.launch.estimate import of_record
 from gaudi_launch.core.launch.options import LaunchOptions
+from gaudi_launch.core.launch.prediction import of_record
 from gaudi_launch.core.predict.load import Load, from_ranges
 from gaudi_launch.core.services.endpoint import Target
 from gaudi_launch.extensions.bench import case as bench

@@ -9,7 +9,7 @@ from gaudi_launch.core.base.messages import text
 from gaudi_launch.core.models.sizing import GIB
 
 if TYPE_CHECKING:
-    from gaudi_launch.core.launch.fit import FitResult
+    from gaudi_launch.commands.inspect.fit.case import FitResult
     from gaudi_launch.core.models.card_memory import FitRow
 
 _UNEVEN = ("fit.heads", "fit.kv_heads")

@@ -8,11 +8,12 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gaudi_launch.commands.inspect.fit.case import ServedLengths, request_for
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.messages import message
 from gaudi_launch.core.engines.registry import detect_engine, image_versions
 from gaudi_launch.core.engines.support import matching, unknown_version, versions
-from gaudi_launch.core.launch.fit import ServedLengths, own_accelerator, request_for
+from gaudi_launch.core.launch.forecast_case import own_accelerator
 from gaudi_launch.core.models.card_memory import MOST_OF_A_CARD, fit_each
 from gaudi_launch.core.models.sizing import kv_bytes_per_token, weight_bytes, weight_bytes_per_card
 from gaudi_launch.core.planning.support_answer import SupportStatus

@@ -316,6 +316,6 @@ def _problems(
 def _product(options: LaunchOptions) -> str:
     from gaudi_launch.core.host.accelerators import product_of
     from gaudi_launch.core.host.machine import load
-    from gaudi_launch.core.launch.fit import own_accelerator
+    from gaudi_launch.core.launch.forecast_case import own_accelerator
 
     return product_of(load(options.machine)) or own_accelerator()

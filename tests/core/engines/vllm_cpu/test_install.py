@@ -17,7 +17,7 @@ from gaudi_launch.core.engines.install import step_runner
 from gaudi_launch.core.engines.install.step_runner import InstallStep
 from gaudi_launch.core.engines.vllm_cpu import install
 from gaudi_launch.core.engines.vllm_cpu.install import EMBEDDED
-from gaudi_launch.core.launch.demo import set_up_demo
+from gaudi_launch.core.launch.launch_request import set_up_demo
 from gaudi_launch.core.launch.report import Silent
 from tests.support.refusals import failing, refused
 
