@@ -16,8 +16,8 @@ from gaudi_launch.core.host.hardware import Holder
 if TYPE_CHECKING:
     from gaudi_launch.core.doctor.power_limit import CapChange, CapOutcome
     from gaudi_launch.core.host.hardware import Card, Host
-    from gaudi_launch.core.planning.plan import Placement
-    from gaudi_launch.core.services.history import DayEnergy
+    from gaudi_launch.core.planning.placement import Placement
+    from gaudi_launch.core.services.energy import DayEnergy
     from gaudi_launch.core.services.state.orphans import Orphan
 
 

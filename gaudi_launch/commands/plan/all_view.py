@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
     from gaudi_launch.core.launch.prediction import SpeedEstimate
     from gaudi_launch.core.launch.todo import CheckedPlan
-    from gaudi_launch.core.planning.plan import Placement, Plan, Setting
+    from gaudi_launch.core.planning.placement import Placement
+    from gaudi_launch.core.planning.plan import Plan, Setting
 
 
 def show_all(checked: CheckedPlan, speed: SpeedEstimate | None, *, verbose: bool) -> None:

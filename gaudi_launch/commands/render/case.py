@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from gaudi_launch.core.launch.prepared import Prepared
     from gaudi_launch.core.launch.report import Reporter
     from gaudi_launch.core.planning.container import Container
-    from gaudi_launch.core.planning.plan import Placement, Plan
+    from gaudi_launch.core.planning.placement import Placement
+    from gaudi_launch.core.planning.plan import Plan
     from gaudi_launch.core.render.rendered import Rendered
     from gaudi_launch.core.render.systemd import UnitOptions
 

@@ -143,8 +143,7 @@ def _draft(request: Request, host: Host, model: Model, engine: Engine, cards: in
     Nothing is started.
     """
     from gaudi_launch.core.planning.passthrough import parallel_sizes
-    from gaudi_launch.core.planning.placement import check_named
-    from gaudi_launch.core.planning.plan import Placement
+    from gaudi_launch.core.planning.placement import Placement, check_named
 
     refuse_options(request, host, model, engine)
     stages, copies = parallel_sizes(request.args) if engine.needs_cards else (1, 1)

@@ -25,7 +25,8 @@ from gaudi_launch.core.planning.passthrough import (
     with_options,
     with_own_words,
 )
-from gaudi_launch.core.planning.plan import Placement, Plan
+from gaudi_launch.core.planning.placement import Placement
+from gaudi_launch.core.planning.plan import Plan
 from gaudi_launch.core.planning.planner import make_plan
 from gaudi_launch.core.planning.profiles import known_model
 from gaudi_launch.core.planning.request import Request

@@ -28,7 +28,8 @@ def of_load(
 ) -> SpeedEstimate:
     """Return the prediction of a plan for a load.
 
-    ``load_of`` makes it from the plan's usual one. Raises LaunchError where the speed is not known, or the engine takes no such request.
+    ``load_of`` makes it from the plan's usual one. Raises LaunchError where the speed is not known,
+    or the engine takes no such request.
     """
     made = prepared.plan()
     context = context_of(prepared, made)

@@ -24,7 +24,8 @@ from gaudi_launch.core.launch.setup_steps import SetupStep
 from gaudi_launch.core.models.model import Model
 from gaudi_launch.core.planning.engine import Engine
 from gaudi_launch.core.planning.model_name import name_warning
-from gaudi_launch.core.planning.plan import Placement, Plan
+from gaudi_launch.core.planning.placement import Placement
+from gaudi_launch.core.planning.plan import Plan
 from gaudi_launch.core.planning.planner import make_plan
 from gaudi_launch.core.planning.request import Request
 from gaudi_launch.core.recipes.attach import Cached, with_cache

@@ -94,7 +94,7 @@ def start(options: LaunchOptions, how: ServeMode, reporter: Reporter) -> Started
 
 @dataclass(frozen=True)
 class _Serving:
-    """What serve does on the route of a launch.
+    """The actions of serve on the route of a launch.
 
     ``limits`` are the seconds that a phase may last without progress.
     """

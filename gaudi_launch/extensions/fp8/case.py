@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from gaudi_launch.core.models.fp8.quant_config import QuantFile
     from gaudi_launch.core.models.model import Model
     from gaudi_launch.core.planning.calibration_rules import Calibration
-    from gaudi_launch.core.planning.plan import Placement
+    from gaudi_launch.core.planning.placement import Placement
     from gaudi_launch.core.services.process.step import StepProgress
     from gaudi_launch.extensions.fp8.calibration_run import PhaseState
     from gaudi_launch.extensions.fp8.phases import CalibrationRequest, Scripts

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
     from gaudi_launch.core.host.hardware import Host
     from gaudi_launch.core.launch.prepared import Prepared
-    from gaudi_launch.core.planning.plan import Placement, Plan
+    from gaudi_launch.core.planning.placement import Placement
+    from gaudi_launch.core.planning.plan import Plan
     from gaudi_launch.core.services.state.registry import ServiceRecord
     from gaudi_launch.extensions.stack.changes import (
         ChangeCase,
@@ -385,7 +386,7 @@ def _kept_service(
     stack: StackFile, sized: _Sized, service: ServiceRecord, host: Host
 ) -> StackService:
     """Return a running service on the cards and the port that it has."""
-    from gaudi_launch.core.planning.plan import Placement
+    from gaudi_launch.core.planning.placement import Placement
 
     placement = Placement(modules=())
     if sized.cards:

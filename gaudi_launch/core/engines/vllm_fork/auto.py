@@ -21,10 +21,10 @@ from gaudi_launch.core.planning.decisions import Decisions
 from gaudi_launch.core.planning.engine import Context
 from gaudi_launch.core.planning.engine_args import EngineArgs
 from gaudi_launch.core.planning.lengths import BLOCK, reason_for, round_down
-from gaudi_launch.core.planning.placement import counts_for, refuse_heads
 from gaudi_launch.core.planning.plan import Setting, variables_of
 from gaudi_launch.core.planning.precision import weight_type
 from gaudi_launch.core.planning.request import Request
+from gaudi_launch.core.planning.requested_cards import counts_for, refuse_heads
 
 if TYPE_CHECKING:
     from gaudi_launch.core.buckets.optimiser.bucket_planner import BucketGoal

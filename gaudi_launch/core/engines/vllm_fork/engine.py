@@ -55,17 +55,12 @@ from gaudi_launch.core.planning.lengths import BLOCK, LengthRules, ceil_div, lim
 from gaudi_launch.core.planning.memory import memory_in
 from gaudi_launch.core.planning.option_table import option_table
 from gaudi_launch.core.planning.passthrough import sent_options, with_own_words
-from gaudi_launch.core.planning.placement import for_modules
-from gaudi_launch.core.planning.plan import (
-    Command,
-    EngineIdentity,
-    Placement,
-    Setting,
-    variables_of,
-)
+from gaudi_launch.core.planning.placement import Placement
+from gaudi_launch.core.planning.plan import Command, EngineIdentity, Setting, variables_of
 from gaudi_launch.core.planning.planner import buckets_of
 from gaudi_launch.core.planning.precision import fp8_cache, kernels_of
 from gaudi_launch.core.planning.request import Request
+from gaudi_launch.core.planning.requested_cards import for_modules
 from gaudi_launch.core.planning.speed import step_time_in
 from gaudi_launch.core.planning.support_answer import ModelSupport
 from gaudi_launch.core.predict.limits import CoverageQuestion

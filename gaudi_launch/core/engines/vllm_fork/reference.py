@@ -12,7 +12,8 @@ from collections.abc import Iterable
 from gaudi_launch.core.base.messages import Message, message
 from gaudi_launch.core.host.cpus import format_cpus
 from gaudi_launch.core.host.hardware import Host
-from gaudi_launch.core.planning.plan import Command, Placement
+from gaudi_launch.core.planning.placement import Placement
+from gaudi_launch.core.planning.plan import Command
 from gaudi_launch.core.planning.request import Request
 
 # its script uses all cards without a check, binds no CPUs, and ends in the engine itself
