@@ -110,7 +110,7 @@ def _conversion(known: Model, places: _ModelPlaces, *, on_gaudi2: bool) -> tuple
     if not on_gaudi2 or known.quantization != "fp8" or not is_found:
         return False, False
     # it imports numpy
-    from gaudi_launch.core.models.fp8.convert import is_converted, wants_conversion
+    from gaudi_launch.core.models.fp8.conversion_need import is_converted, wants_conversion
 
     if places.folder is not None and not wants_conversion(places.folder):
         return False, False
