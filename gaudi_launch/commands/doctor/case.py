@@ -31,7 +31,6 @@ from gaudi_launch.core.host.machine import SIMULATED
 
 if TYPE_CHECKING:
     from gaudi_launch.commands.doctor.remedies import Change, RemedyOutcome
-    from gaudi_launch.core.doctor.findings import GatewayFacts, Pins
     from gaudi_launch.core.engines.detect import Installed
     from gaudi_launch.core.host.files import Files
 

@@ -7,8 +7,6 @@ import secrets
 from pathlib import Path
 
 _APP = "gaudi-launch"
-# where `setup --scale-out` installs libfabric
-LIBFABRIC = "/opt/libfabric"
 
 
 def _xdg(variable: str, fallback: str) -> Path:

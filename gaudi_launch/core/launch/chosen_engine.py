@@ -10,7 +10,7 @@ from pathlib import Path
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.optional import mapped
-from gaudi_launch.core.base.paths import LIBFABRIC, machine_root
+from gaudi_launch.core.base.paths import machine_root
 from gaudi_launch.core.base.steps import step
 from gaudi_launch.core.engines import registry
 from gaudi_launch.core.engines.detect import Installed, is_elsewhere
@@ -20,7 +20,7 @@ from gaudi_launch.core.models.model import Model
 from gaudi_launch.core.planning.config_file import named_file, with_file
 from gaudi_launch.core.planning.engine import Engine
 from gaudi_launch.core.planning.passthrough import with_options, with_own_words
-from gaudi_launch.core.planning.request import Request
+from gaudi_launch.core.planning.request import LIBFABRIC, Request
 from gaudi_launch.core.planning.secret_args import CONFIG
 
 _log = logging.getLogger(__name__)

@@ -11,7 +11,7 @@ import pytest
 
 from gaudi_launch.core.base.errors import ExitCode
 from gaudi_launch.core.base.messages import text
-from gaudi_launch.core.base.paths import LIBFABRIC, engines_dir
+from gaudi_launch.core.base.paths import engines_dir
 from gaudi_launch.core.engines.install.environment import EngineEnvironment, name_of
 from gaudi_launch.core.engines.install.step_runner import mark
 from gaudi_launch.core.engines.vllm_cpu import install as cpu_install
@@ -20,7 +20,7 @@ from gaudi_launch.core.launch.chosen_engine import installed_for
 from gaudi_launch.core.launch.launch_request import set_up_demo
 from gaudi_launch.core.launch.options import LaunchOptions
 from gaudi_launch.core.launch.route import prepare
-from gaudi_launch.core.planning.request import Request
+from gaudi_launch.core.planning.request import LIBFABRIC, Request
 from gaudi_launch.extensions.ray.engine import VERSION
 from tests.support.refusals import failing
 from tests.support.reporters import Lines

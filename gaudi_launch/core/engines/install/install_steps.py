@@ -11,8 +11,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from gaudi_launch.core.base.mirrors import NONE, Mirrors
-from gaudi_launch.core.base.paths import LIBFABRIC
 from gaudi_launch.core.engines.releases import Code, Release, constraints_of
+from gaudi_launch.core.planning.request import LIBFABRIC
 
 # HabanaAI/hccl_demo@f623d69:README.md, "Host NIC Scale-Out Setup"
 _LIBFABRIC = "1.20.0"
