@@ -5,17 +5,21 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gaudi_launch.cli.console import console, table
+from gaudi_launch.commands.warmup.case import WarmupCase, WarmupResult
+from gaudi_launch.commands.warmup.heatmap import heatmap
+from gaudi_launch.commands.warmup.picture import picture
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.messages import text
+from gaudi_launch.core.base.plotting import write_picture
+from gaudi_launch.core.buckets.bucket_file import Delivered
+from gaudi_launch.core.buckets.bucket_list import Buckets
+from gaudi_launch.core.buckets.strategies import Judged
+from gaudi_launch.core.buckets.warmup_time import Span
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from gaudi_launch.commands.warmup.case import WarmupCase, WarmupResult
-    from gaudi_launch.core.buckets.bucket_file import Delivered
-    from gaudi_launch.core.buckets.bucket_list import Buckets
-    from gaudi_launch.core.buckets.strategies import Judged
-    from gaudi_launch.core.buckets.warmup_time import Span
 
 COLUMNS = ("strategy", "prompt", "decode", "uncovered", "overhead", "cold", "cached")
 
@@ -138,9 +142,6 @@ def draw(path: Path, case: WarmupCase, result: WarmupResult) -> None:
 
     Raises LaunchError: USAGE for a folder that cannot be written, FAILED without the library.
     """
-    from gaudi_launch.commands.warmup.picture import picture
-    from gaudi_launch.core.base.plotting import write_picture
-
     if result.chosen.buckets is None:
         raise LaunchError("warmup.nothing_to_draw", ExitCode.USAGE, strategy=result.chosen.name)
     if case.model.name:
@@ -154,8 +155,6 @@ def draw(path: Path, case: WarmupCase, result: WarmupResult) -> None:
 
 def show(case: WarmupCase, result: WarmupResult, plot: Path | None, *, listing: bool) -> None:
     """Print the strategies side by side, the chosen one as a map, and its settings."""
-    from gaudi_launch.cli.console import console, table
-
     out = console()
     delivered, asked, chosen = result.delivered, case.asked, result.chosen
     title = text(
@@ -190,8 +189,6 @@ def show(case: WarmupCase, result: WarmupResult, plot: Path | None, *, listing: 
 
 def _show_maps(out: Console, case: WarmupCase, result: WarmupResult, buckets: Buckets) -> None:
     """Print a map of prompt buckets without context, and one of decode buckets."""
-    from gaudi_launch.commands.warmup.heatmap import heatmap
-
     prompts = [(batch, tokens) for batch, tokens, context in buckets.prompt if context == 0]
     decodes = [(batch, blocks) for batch, _, blocks in buckets.decode]
     shapes, cost = result.shapes, case.cost
