@@ -12,8 +12,8 @@ from gaudi_launch.cli.views import serve
 from gaudi_launch.core.engines.registry import find
 from gaudi_launch.core.launch import prediction
 from gaudi_launch.core.launch.prediction import of_record
+from gaudi_launch.core.planning.known_model import known_model
 from gaudi_launch.core.planning.planner import make_plan
-from gaudi_launch.core.planning.profiles import known_model
 from gaudi_launch.core.planning.request import Request
 from gaudi_launch.core.predict.load import from_ranges
 from gaudi_launch.extensions.bench import view as bench

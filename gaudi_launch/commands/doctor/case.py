@@ -128,7 +128,7 @@ def _weights(path: str) -> Weights:
     from gaudi_launch.core.doctor.weights import read_weights
     from gaudi_launch.core.models.config import looks_like_hub_id
     from gaudi_launch.core.models.hub.local import find_local
-    from gaudi_launch.core.planning.profiles import known_model
+    from gaudi_launch.core.planning.known_model import known_model
 
     found = None
     if looks_like_hub_id(path) and not Path(path).is_dir():

@@ -19,9 +19,9 @@ from gaudi_launch.core.buckets.strategies import Judged, judged
 from gaudi_launch.core.buckets.warmup_time import FILE_NAME, Span, per_graph, read_measured
 from gaudi_launch.core.launch.options import LaunchOptions, to_request
 from gaudi_launch.core.models.model import Model
+from gaudi_launch.core.planning.known_model import known_model
 from gaudi_launch.core.planning.model_name import name_warning
 from gaudi_launch.core.planning.precision import weight_type
-from gaudi_launch.core.planning.profiles import known_model
 from gaudi_launch.core.predict.learned import read_learned
 from gaudi_launch.core.predict.limits import EngineLimits
 from gaudi_launch.core.predict.simulator import Shapes, simulate

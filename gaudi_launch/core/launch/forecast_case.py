@@ -18,8 +18,8 @@ from gaudi_launch.core.launch.saved_plan import own_part
 from gaudi_launch.core.models.model import Model
 from gaudi_launch.core.models.sizing import WEIGHT_BYTES
 from gaudi_launch.core.planning.engine import Engine
+from gaudi_launch.core.planning.known_model import known_model
 from gaudi_launch.core.planning.model_name import check_sizes
-from gaudi_launch.core.planning.profiles import known_model
 
 _log = logging.getLogger(__name__)
 

@@ -28,7 +28,8 @@ from gaudi_launch.core.models.sizing import WEIGHT_BYTES
 from gaudi_launch.core.planning import profiles
 from gaudi_launch.core.planning.effects import with_overrides
 from gaudi_launch.core.planning.engine import Engine
-from gaudi_launch.core.planning.profiles import Profile, known_model, match
+from gaudi_launch.core.planning.known_model import known_model
+from gaudi_launch.core.planning.profiles import Profile, match
 from gaudi_launch.core.planning.request import Request
 
 _log = logging.getLogger(__name__)

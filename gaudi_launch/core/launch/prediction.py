@@ -19,8 +19,8 @@ from gaudi_launch.core.launch.prepared import Prepared
 from gaudi_launch.core.models.model import Model
 from gaudi_launch.core.models.sizing import WEIGHT_BYTES
 from gaudi_launch.core.planning.engine import Context, Engine
+from gaudi_launch.core.planning.known_model import known_model
 from gaudi_launch.core.planning.plan import Plan
-from gaudi_launch.core.planning.profiles import known_model
 from gaudi_launch.core.planning.speed import load_in, setup_in
 from gaudi_launch.core.predict.experts import chosen_experts
 from gaudi_launch.core.predict.learned import read_learned

@@ -27,9 +27,9 @@ from gaudi_launch.core.launch.options import LaunchOptions
 from gaudi_launch.core.launch.prepared import Prepared
 from gaudi_launch.core.launch.served_model import read_model
 from gaudi_launch.core.launch.todo import CheckedPlan, checked
+from gaudi_launch.core.planning.known_model import known_model
 from gaudi_launch.core.planning.placement import Placement
 from gaudi_launch.core.planning.plan import Plan
-from gaudi_launch.core.planning.profiles import known_model
 
 Started = TypeVar("Started", covariant=True)
 

@@ -16,8 +16,8 @@ from gaudi_launch.core.models.model import Model
 from gaudi_launch.core.planning.balanced_cards import with_balanced_cards
 from gaudi_launch.core.planning.effects import with_overrides
 from gaudi_launch.core.planning.engine import Engine
+from gaudi_launch.core.planning.known_model import known_model
 from gaudi_launch.core.planning.planner import refuse_options
-from gaudi_launch.core.planning.profiles import known_model
 from gaudi_launch.core.planning.request import Request
 from gaudi_launch.core.planning.support_answer import check_support
 

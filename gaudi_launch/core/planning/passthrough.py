@@ -13,9 +13,8 @@ from typing import Any
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.messages import Message, message
 from gaudi_launch.core.models.model import Model
-from gaudi_launch.core.planning.effects import marks
 from gaudi_launch.core.planning.engine_args import EngineArgs
-from gaudi_launch.core.planning.option_table import option_table
+from gaudi_launch.core.planning.option_table import marks, option_table
 from gaudi_launch.core.planning.parse import MOST_SEQS, number, tokens
 from gaudi_launch.core.planning.parse import port as read_port
 from gaudi_launch.core.planning.plan import EngineIdentity, Overridden, Setting

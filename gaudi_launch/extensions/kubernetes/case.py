@@ -493,7 +493,7 @@ def neuron(
 
     Raises LaunchError (USAGE) for options of a plan that the example's application does not have.
     """
-    from gaudi_launch.core.planning.profiles import known_model
+    from gaudi_launch.core.planning.known_model import known_model
     from gaudi_launch.extensions.kubernetes.objects.inferentia import neuron_served
 
     known = ("model", "cards", "force")

@@ -27,6 +27,7 @@ from gaudi_launch.core.models.folder_lock import NAME as LOCK
 from gaudi_launch.core.models.folder_lock import hold
 from gaudi_launch.core.models.fp8 import measurements
 from gaudi_launch.core.models.hub.file_choice import PARTS, RECORD, read_record
+from gaudi_launch.core.planning.known_model import known_model
 from gaudi_launch.core.recipes import cache_root, ship
 from gaudi_launch.extensions.offline import pack_archive, pack_manifest
 from gaudi_launch.extensions.offline.pack_manifest import (
@@ -221,7 +222,6 @@ def _model(options: PackOptions, engine: PackEngine) -> tuple[PackModel, Path | 
     """Return the model and its folder, None for one that is downloaded."""
     from gaudi_launch.core.base.paths import data_dir
     from gaudi_launch.core.models.hub.local import find_local, folder_for
-    from gaudi_launch.core.planning.profiles import known_model
 
     word = options.model
     if word == DEMO:
@@ -505,7 +505,7 @@ def _measured(order: _Order) -> list[Path]:
     from gaudi_launch.core.planning import profiles
 
     folders = [measurements.root() / "calibrated" / order.model.name.lower()]
-    known = profiles.known_model(str(order.stage / "model"), must_exist=False)
+    known = known_model(str(order.stage / "model"), must_exist=False)
     profile = profiles.match(replace(known, name=order.model.name))
     for each in profile.measurements if profile is not None else ():
         folders.append(measurements.downloaded_folder(each.published.repo))

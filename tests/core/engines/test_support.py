@@ -27,8 +27,8 @@ from gaudi_launch.core.launch.options import LaunchOptions
 from gaudi_launch.core.models.model import Model
 from gaudi_launch.core.models.weights import count_parameters
 from gaudi_launch.core.planning.engine import Engine
+from gaudi_launch.core.planning.known_model import known_model
 from gaudi_launch.core.planning.planner import make_plan
-from gaudi_launch.core.planning.profiles import known_model
 from gaudi_launch.core.planning.request import Request
 from gaudi_launch.core.planning.support_answer import ModelSupport, SupportStatus
 from gaudi_launch.extensions.migrate.diff.case import engines_diff

@@ -23,7 +23,7 @@ from gaudi_launch.core.models.model import Model
 from gaudi_launch.core.models.sizing import kv_bytes_per_token, weight_bytes, weight_bytes_per_card
 from gaudi_launch.core.planning.engine import Engine
 from gaudi_launch.core.planning.fit import divided
-from gaudi_launch.core.planning.profiles import known_model
+from gaudi_launch.core.planning.known_model import known_model
 from gaudi_launch.core.planning.request import Request
 from gaudi_launch.core.planning.support_answer import ModelSupport, SupportStatus
 
