@@ -19,7 +19,7 @@ from gaudi_launch.core.models.model import Model
 from gaudi_launch.core.models.parameter_count import parameters_of
 from gaudi_launch.core.planning.engine_args import EngineArgs
 from gaudi_launch.core.planning.known_model import known_model
-from gaudi_launch.core.planning.option_table import marks
+from gaudi_launch.core.planning.passthrough import marks
 from gaudi_launch.core.planning.request import Request
 
 # the names of config.json that a model without one has as facts

@@ -10,8 +10,6 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Literal
 
-from gaudi_launch.core.base.json_values import mapping
-from gaudi_launch.core.base.optional import mapped
 from gaudi_launch.core.base.reader import shipped
 
 # the number of values of an option, as argparse writes it; "0": a bare flag
@@ -110,16 +108,3 @@ def variable_table(name: str) -> Mapping[str, str]:
         package = place.partition("/")[0]
         found[variable] = f"{sources[package]}:{place}"
     return found
-
-
-@cache
-def marks() -> Mapping[str, Mapping[str, str | None]]:
-    """Return the options by mark.
-
-    Each has the value that changes nothing, None for none.
-    """
-    document = shipped("engines", "options", "marks.yaml")
-    return {
-        mark: {str(name): mapped(str, value) for name, value in mapping(document[mark]).items()}
-        for mark in ("modelled", "without_effect", "not_modelled", "apart")
-    }
