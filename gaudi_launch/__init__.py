@@ -45,9 +45,9 @@ def plan(options: LaunchOptions) -> Plan:
     >>> [(found.value, found.source) for found in parallel]
     [('4', 'flag')]
     """
-    from gaudi_launch.core.launch import prepare
+    from gaudi_launch.core.launch import route
 
-    return prepare.plan(options)[0]
+    return route.plan(options)[0]
 
 
 def serve(

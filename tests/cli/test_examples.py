@@ -32,7 +32,7 @@ from gaudi_launch.cli.main import run
 from gaudi_launch.core.base.locks import try_ofd
 from gaudi_launch.core.base.messages import catalogue_files
 from gaudi_launch.core.host.simulated import write_tree
-from gaudi_launch.core.launch import prepare, serve, service, stop
+from gaudi_launch.core.launch import route, serve, service, stop, todo
 from gaudi_launch.core.launch.options import LaunchOptions
 from gaudi_launch.extensions.kubernetes.pods import chat_page
 from gaudi_launch.extensions.offline import case, pack
@@ -284,7 +284,7 @@ def a_service(folder: Path, url: str) -> Iterator[None]:
 
 def planned(options: LaunchOptions, *_: Any) -> None:
     """Plan as serve does, and end where it would start the engine."""
-    prepare.plan(replace(options, machine=options.machine or "simulated:hls2"))
+    route.plan(replace(options, machine=options.machine or "simulated:hls2"))
     raise typer.Exit()
 
 
@@ -293,7 +293,7 @@ def planned(options: LaunchOptions, *_: Any) -> None:
 KEPT_FROM: tuple[tuple[object, str], ...] = (
     (pack, "_collect_engine"),
     (pack, "_collect_launcher"),
-    (prepare.CheckedPlan, "refuse"),
+    (todo.CheckedPlan, "refuse"),
     (stop, "restart"),
     (chat_page, "serve"),
 )

@@ -44,6 +44,7 @@ ABOUT_SEVERAL = {
     "extensions/kubernetes/test_shapes.py": "the quick tests of documents and charts, from records",
     "extensions/kubernetes/test_truths.py": "facts that hold for all rendered objects",
     "core/models/hub/test_real_clients.py": "pulls with the real client libraries",
+    "core/predict/test_prediction.py": "what holds for every predicted speed",
     "core/recipes/test_limits_and_place.py": "limits and the place of the cache",
     "core/render/test_bash.py": "every rendered file that a shell reads",
     "extensions/tgi/test_render.py": "every target with TGI",

@@ -9,8 +9,8 @@ from gaudi_launch.core.base.messages import message
 from gaudi_launch.core.planning import profiles
 from gaudi_launch.core.planning.decisions import Decisions
 from gaudi_launch.core.planning.engine import Context
-from gaudi_launch.core.planning.placement import counts_for, refuse_heads
 from gaudi_launch.core.planning.precision import weight_type
+from gaudi_launch.core.planning.requested_cards import counts_for, refuse_heads
 
 
 def check_model(context: Context) -> None:

@@ -17,7 +17,7 @@ from gaudi_launch.core.predict.learned import figure_of, learned_for, values
 from gaudi_launch.core.predict.limits import EngineLimits
 from gaudi_launch.core.predict.load import CachedRequests, Load
 from gaudi_launch.core.predict.loads import Lengths, static_batch
-from gaudi_launch.core.predict.prediction import steps as steps_of
+from gaudi_launch.core.predict.loads import steps as steps_of
 from gaudi_launch.core.predict.published import figures
 from gaudi_launch.core.predict.scaling import Speed
 from gaudi_launch.core.predict.simulator import Times, simulate_cached

@@ -19,7 +19,7 @@ from gaudi_launch.core.base.metrics_page import samples
 from gaudi_launch.core.base.paths import state_dir
 from gaudi_launch.core.base.reader import parse_json
 from gaudi_launch.core.buckets import warmup_time
-from gaudi_launch.core.launch.estimate import RecordedSetup, setup_of_record
+from gaudi_launch.core.launch.prediction import RecordedSetup, setup_of_record
 from gaudi_launch.core.predict.constants import constants
 from gaudi_launch.core.predict.learned import (
     LearnedConstants,

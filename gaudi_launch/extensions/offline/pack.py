@@ -39,6 +39,7 @@ from gaudi_launch.core.models.folder_lock import hold
 from gaudi_launch.core.models.fp8 import measurements
 from gaudi_launch.core.models.hub.file_choice import PARTS, RECORD, read_record
 from gaudi_launch.core.planning import profiles
+from gaudi_launch.core.planning.known_model import known_model
 from gaudi_launch.core.recipes import cache_root, ship
 from gaudi_launch.extensions.offline import launcher_wheel, pack_archive, pack_manifest
 from gaudi_launch.extensions.offline.pack_manifest import (
@@ -243,7 +244,7 @@ def _model(options: PackOptions, engine: PackEngine) -> tuple[PackModel, Path | 
         inside = folder_for(word).relative_to(data_dir()).as_posix()
         revision = record.revision if record is not None else ""
         return PackModel(name_of(word), inside, word, revision), found
-    profiles.known_model(str(folder))
+    known_model(str(folder))
     name = folder.absolute().name
     return PackModel(name, f"models/{name}"), folder
 
@@ -500,7 +501,7 @@ def place_measurements(path: Path, root: Path) -> None:
 
 def _measured(order: _Order) -> list[Path]:
     folders = [measurements.root() / "calibrated" / order.model.name.lower()]
-    known = profiles.known_model(str(order.stage / "model"), must_exist=False)
+    known = known_model(str(order.stage / "model"), must_exist=False)
     profile = profiles.match(replace(known, name=order.model.name))
     for each in profile.measurements if profile is not None else ():
         folders.append(measurements.downloaded_folder(each.published.repo))

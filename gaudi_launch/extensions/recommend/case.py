@@ -13,15 +13,9 @@ from gaudi_launch.core.base.fields import text
 from gaudi_launch.core.base.messages import Message, message
 from gaudi_launch.core.engines import registry
 from gaudi_launch.core.launch.command_line import serve_command
-from gaudi_launch.core.launch.fit import (
-    check_writes,
-    data_types,
-    planned_machine,
-    read_dtype,
-    sized_model,
-)
+from gaudi_launch.core.launch.forecast_case import data_types, read_case, read_dtype
 from gaudi_launch.core.launch.options import LaunchOptions, to_request
-from gaudi_launch.core.launch.prepare import prepare
+from gaudi_launch.core.launch.route import prepare
 from gaudi_launch.core.launch.saved_plan import SavedTraffic, check_path, entries_of, write
 from gaudi_launch.core.launch.traffic_options import (
     Demand,
@@ -54,7 +48,7 @@ if TYPE_CHECKING:
 
     from gaudi_launch.core.host.hardware import Host
     from gaudi_launch.core.hosts.parts import Cluster
-    from gaudi_launch.core.launch.prepare import Prepared
+    from gaudi_launch.core.launch.prepared import Prepared
     from gaudi_launch.core.models.model import Model
     from gaudi_launch.core.planning.engine import Engine
     from gaudi_launch.core.planning.parse import Ranges
@@ -199,11 +193,9 @@ def read(
     options = replace(options, dtype=None if any_type else options.dtype)
     read_dtype(options.dtype or "")
     name, goal_targets = _goal_name(given), targets_of(given)
-    notes: list[Message] = []
-    machine, host = planned_machine(options, given.accelerator, notes)
-    model = sized_model(name_or_path)
-    check_writes(model)
-    notes += name_warning(name_or_path, model)
+    named = read_case(options, given.accelerator)
+    machine, host, model = named.machine, named.host, named.model
+    notes = [*named.notes, *name_warning(name_or_path, model)]
     load = _load(options, given, model, notes)
     goal = _goal(name, goal_targets, given, load)
     pool = _pool(host, options, given, goal)
@@ -360,7 +352,7 @@ class CasePlanner:
 
     def __call__(self, candidate: Candidate) -> Planned:
         """Return the plan of one replica. Raises LaunchError."""
-        from gaudi_launch.core.launch.estimate import setup_of
+        from gaudi_launch.core.launch.prediction import setup_of
         from gaudi_launch.extensions.recommend.trial import Planned
 
         case, launch = self.case, launch_options(self.case, candidate)

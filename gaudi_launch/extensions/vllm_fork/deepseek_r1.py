@@ -21,9 +21,10 @@ from gaudi_launch.core.planning.calibration_rules import Calibration, Rules
 from gaudi_launch.core.planning.decisions import Decisions
 from gaudi_launch.core.planning.engine import Context, Limits, OverHosts, Spread
 from gaudi_launch.core.planning.lengths import LengthRules
-from gaudi_launch.core.planning.placement import for_modules
-from gaudi_launch.core.planning.plan import Command, Kind, Placement, Setting
+from gaudi_launch.core.planning.placement import Placement
+from gaudi_launch.core.planning.plan import Command, Kind, Setting
 from gaudi_launch.core.planning.request import Request
+from gaudi_launch.core.planning.requested_cards import for_modules
 from gaudi_launch.extensions.vllm_fork.calibration import GATE
 from gaudi_launch.extensions.vllm_fork.engine import LENGTHS, SWITCHES, VllmFork
 from gaudi_launch.extensions.vllm_fork.fp8 import names_quant_file

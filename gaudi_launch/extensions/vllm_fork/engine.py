@@ -44,10 +44,10 @@ from gaudi_launch.core.planning.lengths import LengthRules, ceil_div, limits_wit
 from gaudi_launch.core.planning.memory import memory_in
 from gaudi_launch.core.planning.option_table import option_table
 from gaudi_launch.core.planning.passthrough import sent_options, with_own_words
+from gaudi_launch.core.planning.placement import Placement
 from gaudi_launch.core.planning.plan import (
     Command,
     EngineIdentity,
-    Placement,
     Setting,
     Source,
     variables_of,

@@ -18,7 +18,8 @@ from gaudi_launch.core.host.cpus import format_cpus
 from gaudi_launch.core.host.hardware import Host
 from gaudi_launch.core.planning.decisions import Decisions
 from gaudi_launch.core.planning.engine import Context
-from gaudi_launch.core.planning.plan import Command, Placement, Source
+from gaudi_launch.core.planning.placement import Placement
+from gaudi_launch.core.planning.plan import Command, Source
 from gaudi_launch.core.planning.request import Request
 
 DTYPES = ("bfloat16", "float16", "fp8", "awq", "gptq")

@@ -192,7 +192,7 @@ _EXCEPTIONS = {
         "a damaged record must still be read: it drops what is bad"
     ),
     "core/render/yaml_text.py yaml": "the faster writer, where there is one",
-    "core/launch/prepare.py json.loads": "a key that this process has quoted",
+    "core/launch/chosen_engine.py json.loads": "a key that this process has quoted",
     "core/engines/runtime/ask_packages.py json.loads": "its launcher's question",
     "core/engines/runtime/ask_versions.py json.load": "the question of its launcher",
     "core/engines/runtime/ask_buckets.py importlib.import_module json.load json.loads sys.modules "

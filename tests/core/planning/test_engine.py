@@ -18,7 +18,8 @@ from gaudi_launch.core.models.sizing import MemoryRules
 from gaudi_launch.core.planning.engine import Context, Engine, Limits, OverHosts, Proposal, Spread
 from gaudi_launch.core.planning.engine_args import NO_ARGS
 from gaudi_launch.core.planning.option_table import GENERIC
-from gaudi_launch.core.planning.plan import Command, EngineIdentity, Placement, Plan, Setting
+from gaudi_launch.core.planning.placement import Placement
+from gaudi_launch.core.planning.plan import Command, EngineIdentity, Plan, Setting
 from gaudi_launch.core.planning.request import Request
 from gaudi_launch.core.planning.support_answer import ModelSupport
 from tests.support.places import PACKAGE

@@ -13,9 +13,9 @@ from gaudi_launch.core.buckets.warmup_time import FILE_NAME
 from gaudi_launch.core.engines.registry import find
 from gaudi_launch.core.host.machine import load
 from gaudi_launch.core.models.model import Model
+from gaudi_launch.core.planning.known_model import known_model
 from gaudi_launch.core.planning.planner import make_plan
 from gaudi_launch.core.planning.precision import asked_fp8, fp8_cache, runs_fp8, weight_type
-from gaudi_launch.core.planning.profiles import known_model
 from gaudi_launch.core.planning.request import Request
 from gaudi_launch.core.services.log.follow import LaunchPhase, LaunchProgress
 from gaudi_launch.core.services.state.job import Supervision, job_of

@@ -19,9 +19,10 @@ from gaudi_launch.core.engines.registry import api_of, find
 from gaudi_launch.core.launch.options import LaunchOptions, to_request
 from gaudi_launch.core.models.model import Model
 from gaudi_launch.core.planning.engine import Context
-from gaudi_launch.core.planning.plan import Placement, Plan, Setting
+from gaudi_launch.core.planning.known_model import known_model
+from gaudi_launch.core.planning.placement import Placement
+from gaudi_launch.core.planning.plan import Plan, Setting
 from gaudi_launch.core.planning.planner import make_plan
-from gaudi_launch.core.planning.profiles import known_model
 from gaudi_launch.core.planning.request import Request
 from gaudi_launch.core.predict.limits import CoverageQuestion, as_limits
 from gaudi_launch.extensions.tgi.options import read_by

@@ -16,8 +16,7 @@ from gaudi_launch.core.base.mirrors import Mirrors
 from gaudi_launch.core.engines.install import step_runner
 from gaudi_launch.core.engines.install.demo import DEMO_PACKAGE, demo_dir
 from gaudi_launch.core.engines.install.step_runner import InstallStep
-from gaudi_launch.core.launch.options import LaunchOptions
-from gaudi_launch.core.launch.prepare import set_up_demo
+from gaudi_launch.core.launch.launch_request import set_up_demo
 from gaudi_launch.core.launch.report import Silent
 from gaudi_launch.extensions.vllm_cpu import install
 from gaudi_launch.extensions.vllm_cpu.install import EMBEDDED
@@ -52,7 +51,7 @@ def test_a_small_disk_stops_serve_before_anything_is_installed(
 ) -> None:
     with_free(monkeypatch, 62 << 20)
     with failing("serve.shared_memory", ExitCode.MACHINE) as caught:
-        set_up_demo(LaunchOptions(model="demo"), Silent())
+        set_up_demo(None, Silent().say)
     assert "62 MiB" in str(caught.value)
     with_free(monkeypatch, (4 << 30) - 4096)
     with failing("serve.setup_room", ExitCode.MACHINE):

@@ -17,9 +17,10 @@ from gaudi_launch.core.engines.registry import find
 from gaudi_launch.core.host import simulated
 from gaudi_launch.core.models.model import Model
 from gaudi_launch.core.planning.engine import Context
+from gaudi_launch.core.planning.known_model import known_model
 from gaudi_launch.core.planning.plan import Plan, Setting
 from gaudi_launch.core.planning.planner import make_plan
-from gaudi_launch.core.planning.profiles import known_model, own_dir, read_document, shipped_dir
+from gaudi_launch.core.planning.profiles import own_dir, read_document, shipped_dir
 from gaudi_launch.core.planning.request import Request
 from gaudi_launch.core.predict.limits import as_limits
 from tests.support.refusals import failing

@@ -11,9 +11,9 @@ import pytest
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.engines.registry import find
 from gaudi_launch.core.host.machine import load
+from gaudi_launch.core.planning.known_model import known_model
 from gaudi_launch.core.planning.plan import Plan
 from gaudi_launch.core.planning.planner import make_plan
-from gaudi_launch.core.planning.profiles import known_model
 from gaudi_launch.extensions.migrate.import_scripts import read_call, request_of
 from tests.support.machines import make_recorded, recorded_hosts, use
 from tests.support.reference_scripts import SCRIPTS, STAMP, asks_too_much, comparable, records

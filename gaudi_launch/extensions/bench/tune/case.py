@@ -19,7 +19,7 @@ from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.fields import switch, text, values
 from gaudi_launch.core.base.messages import message
 from gaudi_launch.core.launch.options import LaunchOptions
-from gaudi_launch.core.launch.prepare import checked_plan, prepare
+from gaudi_launch.core.launch.route import checked_plan, prepare
 from gaudi_launch.core.launch.saved_plan import SavedTraffic, hash_of, merged, on_this_machine, read
 from gaudi_launch.extensions.bench import case as bench
 from gaudi_launch.extensions.bench.tune.state import (
@@ -388,7 +388,7 @@ def decide(state: TuneState) -> tuple[TuneStart, TuneStart | None, float]:
 
 def finish(done: Searched, save: Path | None) -> TuneOutcome:
     """Return the answer, with its plan in a file. Raises LaunchError."""
-    from gaudi_launch.core.launch import prepare, saved_plan
+    from gaudi_launch.core.launch import route, saved_plan
 
     state = done.state
     best, given, noise = decide(state)
@@ -396,7 +396,7 @@ def finish(done: Searched, save: Path | None) -> TuneOutcome:
     if given is not None and given.score:
         gain = best.score / given.score
     options = state.candidates[best.candidate].options
-    made, _ = prepare.plan(options)
+    made, _ = route.plan(options)
     file = save or state.folder / "best.yaml"
     saved_plan.write(file, options, made, goal=state.goal, traffic=state.traffic)
     return TuneOutcome(state, best, given, noise, gain, file, done.in_time)

@@ -13,7 +13,8 @@ from gaudi_launch.core.base.errors import ExitCode
 from gaudi_launch.core.base.messages import message
 from gaudi_launch.core.buckets.bucket_list import Buckets
 from gaudi_launch.core.planning.container import Container
-from gaudi_launch.core.planning.plan import Command, EngineIdentity, Placement, Plan
+from gaudi_launch.core.planning.placement import Placement
+from gaudi_launch.core.planning.plan import Command, EngineIdentity, Plan
 from gaudi_launch.core.planning.request import Request
 from gaudi_launch.core.recipes.attach import Cached
 from gaudi_launch.core.recipes.cache_root import Use

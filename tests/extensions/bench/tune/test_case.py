@@ -16,7 +16,7 @@ import pytest
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.messages import message
-from gaudi_launch.core.launch import prepare, saved_plan
+from gaudi_launch.core.launch import route, saved_plan
 from gaudi_launch.core.launch.options import LaunchOptions
 from gaudi_launch.core.launch.report import Silent
 from gaudi_launch.core.launch.saved_plan import SavedTraffic
@@ -117,7 +117,7 @@ def test_saved_plans_are_compared_under_the_load_of_the_first(
     tmp_path: Path, own_folders: Path
 ) -> None:
     options = LaunchOptions(model="Qwen/Qwen3-8B", machine="simulated:hls2", cards="1")
-    plan, _ = prepare.plan(options)
+    plan, _ = route.plan(options)
     files = [str(tmp_path / f"{name}.yaml") for name in "ab"]
     for file, clients in zip(files, "48", strict=True):
         one = replace(options, max_num_seqs=clients)

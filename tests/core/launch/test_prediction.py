@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
+from gaudi_launch.commands.estimate import EstimateOptions, predicted
 from gaudi_launch.core.base.errors import ExitCode
-from gaudi_launch.core.launch.estimate import EstimateOptions, SpeedEstimate, estimate, of_record
 from gaudi_launch.core.launch.options import LaunchOptions
+from gaudi_launch.core.launch.prediction import SpeedEstimate, of_record
 from gaudi_launch.core.predict.load import from_ranges
 from tests.support.refusals import failing
 
@@ -54,7 +55,7 @@ ONE_CARD = {"model": LLAMA, "cards": "1"}
 
 def found(launch: dict[str, Any] | None = None, **given: Any) -> SpeedEstimate:
     words = {**ONE_CARD, **(launch or {})}
-    return estimate(LaunchOptions(**words), EstimateOptions(**{"accelerator": "gaudi2", **given}))
+    return predicted(LaunchOptions(**words), EstimateOptions(**{"accelerator": "gaudi2", **given}))
 
 
 DRAFTS = ("--speculative-config", '{"method": "ngram", "num_speculative_tokens": 3}')

@@ -15,13 +15,13 @@ from gaudi_launch.core.base.paths import engines_dir
 from gaudi_launch.core.engines.base import VLLM
 from gaudi_launch.core.engines.install.demo import DEMO_PACKAGE, demo_dir
 from gaudi_launch.core.engines.install.environment import EngineEnvironment, name_of
-from gaudi_launch.core.engines.install.install_steps import LIBFABRIC_ROOT
 from gaudi_launch.core.engines.install.step_runner import mark
 from gaudi_launch.core.host.simulated import write_tree
-from gaudi_launch.core.launch import prepare as cases
+from gaudi_launch.core.launch.chosen_engine import installed_for
+from gaudi_launch.core.launch.launch_request import set_up_demo
 from gaudi_launch.core.launch.options import LaunchOptions
-from gaudi_launch.core.launch.prepare import prepare, set_up_demo
-from gaudi_launch.core.planning.request import Request
+from gaudi_launch.core.launch.route import prepare
+from gaudi_launch.core.planning.request import LIBFABRIC, Request
 from gaudi_launch.extensions.ray.engine import VERSION
 from tests.support.refusals import failing
 from tests.support.reporters import Lines
@@ -78,10 +78,10 @@ def install_embedded(*, ray: bool = False, demo: bool = False) -> None:
 def test_libfabric_is_that_of_setup_on_this_machine(machine: Path) -> None:
     options = LaunchOptions(model="Qwen/Qwen3-8B", engine=FORK, cards="1")
     assert prepare(options).request.libfabric_root == ""
-    library = machine / LIBFABRIC_ROOT.lstrip("/") / "lib" / "libfabric.so"
+    library = machine / LIBFABRIC.lstrip("/") / "lib" / "libfabric.so"
     library.parent.mkdir(parents=True)
     library.touch()
-    assert prepare(options).request.libfabric_root == LIBFABRIC_ROOT
+    assert prepare(options).request.libfabric_root == LIBFABRIC
 
 
 # --- interpreters --------------------------------------------------------------------------------
@@ -115,13 +115,13 @@ def test_the_interpreter_is_queried_where_its_answer_counts(
     write_python(own_folders / "mine", FORK)
     monkeypatch.setenv("PATH", f"{own_folders / 'path'}:{os.environ['PATH']}")
     monkeypatch.chdir(own_folders)
-    installed = cases.installed_for(Request(model="m", **request_), lambda: FORK, here=here)
+    installed = installed_for(Request(model="m", **request_), lambda: FORK, here=here)
     shown = installed and os.path.relpath(installed.python, own_folders)
     assert shown == found
 
 
 def test_an_engine_that_is_not_installed_has_no_interpreter() -> None:
-    assert cases.installed_for(Request(model="m", engine="cpu"), lambda: FORK, here=True) is None
+    assert installed_for(Request(model="m", engine="cpu"), lambda: FORK, here=True) is None
 
 
 @pytest.mark.parametrize(
@@ -163,7 +163,7 @@ def test_what_the_demo_lacks_is_installed(
 ) -> None:
     install_embedded(ray=ray, demo=demo)
     with failing("serve.setup_failed", ExitCode.FAILED) as raised:
-        set_up_demo(LaunchOptions(model="demo", engine=engine), Lines())
+        set_up_demo(engine, Lines().say)
     assert raised.value.text.values["step"] == text(step)
 
 
@@ -171,5 +171,5 @@ def test_what_the_demo_lacks_is_installed(
 def test_a_demo_that_is_there_needs_nothing(engine: str | None) -> None:
     install_embedded(ray=engine is not None, demo=True)
     said = Lines()
-    set_up_demo(LaunchOptions(model="demo", engine=engine), said)
+    set_up_demo(engine, said.say)
     assert said.lines == []

@@ -5,38 +5,34 @@ It also returns what each leaves free.
 
 from __future__ import annotations
 
-import logging
 import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.messages import Message, message
-from gaudi_launch.core.host.accelerators import accelerators, identify, instances, product_of
-from gaudi_launch.core.host.hardware import Host
-from gaudi_launch.core.host.simulated import server_of
-from gaudi_launch.core.launch.machine import load
-from gaudi_launch.core.launch.saved_plan import own_part
-from gaudi_launch.core.models.card_memory import ServingDemand, fit_each, fit_weights_only
-from gaudi_launch.core.models.sizing import WEIGHT_BYTES, MemoryRules
+from gaudi_launch.core.base.paths import cache_dir
+from gaudi_launch.core.engines import registry
+from gaudi_launch.core.engines.generation import refuse_first_gaudi
+from gaudi_launch.core.host.accelerators import accelerators, instances
+from gaudi_launch.core.launch.chosen_engine import planned_engine
+from gaudi_launch.core.launch.forecast_case import data_types, find_product, sized_model
+from gaudi_launch.core.models.card_memory import (
+    FitTable,
+    ServingDemand,
+    fit_each,
+    fit_weights_only,
+)
+from gaudi_launch.core.models.model import Model
+from gaudi_launch.core.models.sizing import MemoryRules
+from gaudi_launch.core.planning import profiles
+from gaudi_launch.core.planning.engine import Engine
 from gaudi_launch.core.planning.fit import divided, limits_of, ways_out
-from gaudi_launch.core.planning.model_name import check_sizes, name_warning
+from gaudi_launch.core.planning.model_name import name_warning
 from gaudi_launch.core.planning.parse import MOST_SEQS, if_given, number, ranges, tokens
 from gaudi_launch.core.planning.request import Request
-
-if TYPE_CHECKING:
-    from gaudi_launch.core.host.accelerators import Accelerator
-    from gaudi_launch.core.launch.options import LaunchOptions
-    from gaudi_launch.core.models.card_memory import FitTable
-    from gaudi_launch.core.models.model import Model
-    from gaudi_launch.core.planning.engine import Engine
-    from gaudi_launch.core.planning.request import Request
-
-_log = logging.getLogger(__name__)
+from gaudi_launch.core.planning.support_answer import check_support
 
 _DEFAULT_CARDS = (1, 2, 4, 8)
-_DEFAULT_PRODUCT = "gaudi2"
-_SHORT_DTYPES = {"bf16": "bfloat16", "fp16": "float16"}
 
 
 @dataclass(frozen=True)
@@ -96,8 +92,6 @@ def fit(options: FitOptions) -> FitResult:
 
     Raises LaunchError for options or a model that cannot be counted.
     """
-    from gaudi_launch.core.planning import profiles
-
     numbers = _numbers(options.cards)
     name = _accelerator(options.accelerator)
     facts = sized_model(options.model)
@@ -166,32 +160,10 @@ def _on_cards(
 
 def _would(table: FitTable, model: Model, name: str) -> tuple[Message, ...]:
     """Return the changes that may help where no row fits."""
-    from gaudi_launch.core.base.messages import message
-
     product = accelerators().get(name)
     if product is None:
         return (message("fit.would_nothing"),)
     return ways_out(table, model, product)
-
-
-def read_dtype(given: str) -> str:
-    """Return the data type of this argument, by the name that weights have.
-
-    Raises LaunchError (USAGE) for one of unknown size.
-    """
-    found = _SHORT_DTYPES.get(given.lower(), given)
-    if found and found not in WEIGHT_BYTES:
-        known = ", ".join([*_SHORT_DTYPES, *WEIGHT_BYTES])
-        raise LaunchError("fit.dtype", ExitCode.USAGE, found=given, known=known)
-    return found
-
-
-def check_writes(model: Model) -> None:
-    """Raise LaunchError (MODEL) for a model that generates no text."""
-    from gaudi_launch.core.engines.upstream_tasks import CHAT, task_of
-
-    if task_of(model) != CHAT:
-        raise LaunchError("capacity.pooling", ExitCode.MODEL, model=model.path)
 
 
 def _numbers(text: str) -> list[int] | None:
@@ -219,80 +191,12 @@ def _accelerator(text: str) -> str:
     return max(family, key=lambda instance: instance.cores).id
 
 
-def product_for(text: str) -> Accelerator:
-    """Return the Gaudi product of a name, that of this machine for "".
-
-    Names are gaudi2 and the like, or hl-smi's (HL-225). Raises LaunchError (USAGE).
-    """
-    product = find_product(text)
-    if product is None:
-        raise LaunchError(
-            "fit.accelerator", ExitCode.USAGE, found=text, known=", ".join(accelerators())
-        )
-    return product
-
-
-def find_product(text: str) -> Accelerator | None:
-    """Return the Gaudi product of a name, that of this machine for "".
-
-    Return None for another name.
-    """
-    return accelerators().get(text.lower() or own_accelerator()) or identify(text)
-
-
-def own_accelerator() -> str:
-    """Return the product in this machine, gaudi2 without cards."""
-    from gaudi_launch.core.launch.machine import load
-
-    try:
-        return product_of(load()) or _DEFAULT_PRODUCT
-    except LaunchError as error:
-        _log.debug("this machine has no known product: %s", error)
-        return _DEFAULT_PRODUCT
-
-
-def sized_model(path: str) -> Model:
-    """Return a model whose sizes are known.
-
-    Raises LaunchError (MODEL) naming the unknown ones.
-    """
-    from gaudi_launch.core.planning.profiles import known_model
-
-    found = known_model(path, must_exist=False)
-    check_sizes(found)
-    return found
-
-
-def data_types(model: Model, given: str, engine: Engine | None = None) -> list[str]:
-    """Return the data types to try, the model's first.
-
-    fp8 follows bfloat16, because it is the other way to fit. For an engine that dequantises the
-    weights when it loads them, the only one is the wider type on the card.
-    """
-    named = read_dtype(given)
-    if named:
-        return [named]
-    expanded = ""
-    if engine is not None:
-        expanded = engine.support(model, variables=os.environ).expanded_to
-    if expanded:
-        return [expanded]
-    if model.quantization:
-        return [model.quantization]
-    return ["bfloat16", "fp8"]
-
-
 def engine_for(name: str, model: Model, accelerator: str, *, force: bool = False) -> Engine:
     """Return the engine whose arithmetic counts: the named one, else a plan's.
 
     The plan is for these cards. Raises LaunchError (USAGE) for an unknown name, and (MODEL) for an
     engine that cannot load the model unless ``force``.
     """
-    from gaudi_launch.core.engines import registry
-    from gaudi_launch.core.engines.generation import refuse_first_gaudi
-    from gaudi_launch.core.launch.prepare import planned_engine
-    from gaudi_launch.core.planning.support_answer import check_support
-
     if name and not registry.takes_cards(name):
         known = ", ".join(registry.names_with_cards())
         raise LaunchError("fit.engine", ExitCode.USAGE, found=name, known=known)
@@ -310,8 +214,6 @@ def request_for(model: Model, given: ServedLengths) -> Request:
     Without a total, the engine chooses one as in a plan. Raises LaunchError (USAGE) for
     another text than numbers.
     """
-    from gaudi_launch.core.base.paths import cache_dir
-
     asked = ranges(given.inputs or None, given.outputs or None)
     return Request(
         model.path,
@@ -324,28 +226,3 @@ def request_for(model: Model, given: ServedLengths) -> Request:
         output_range=asked.output,
         open_ranges=asked.open,
     )
-
-
-def planned_machine(
-    options: LaunchOptions, accelerator: str, notes: list[Message]
-) -> tuple[str | None, Host]:
-    """Return the machine to plan for, and what it is.
-
-    A full server of the product where it is named, or where this machine has no card. Raises
-    LaunchError.
-    """
-    if accelerator and own_part(options).machine:
-        raise LaunchError("recommend.one_machine", ExitCode.USAGE)
-    if not accelerator:
-        host = load(options.machine)
-        if host.cards or options.machine:
-            return options.machine, host
-    product = product_for(accelerator)
-    server = server_of(product.id)
-    if server is None:
-        raise LaunchError("recommend.no_server", ExitCode.USAGE, found=product.id)
-    if not accelerator:
-        notes.append(
-            message("recommend.assumed_machine", product=product.title, cards=product.cards)
-        )
-    return server, load(server)
