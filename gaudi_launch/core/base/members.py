@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from operator import attrgetter
+from pathlib import Path
 from typing import Any
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
@@ -42,10 +44,24 @@ def member(target: str) -> Any:
     return attrgetter(name)(import_module(module))
 
 
+def _any_package() -> bool:
+    """Return whether an installed package has an entry point of ours."""
+    for place in sys.path:
+        for file in Path(place or ".").glob("*-info/entry_points.txt"):
+            try:
+                if b"[gaudi_launch." in file.read_bytes():
+                    return True
+            except OSError as error:
+                _log.debug("the entry points of a package are not read: %s", error)
+    return False
+
+
 @cache
 def _entry_points(kind: str) -> tuple[ForeignMember, ...]:
     """Return the entry points ``gaudi_launch.KIND`` of installed packages."""
-    # it takes as long as a short command, and most need no name of another package
+    if not _any_package():
+        return ()
+    # it takes as long as a short command
     from importlib.metadata import entry_points
 
     found = []
