@@ -69,7 +69,7 @@ ERRORS = {
         "serve --help)"
     ),
     "ps --json=3": "The option --json takes no value.",
-    "chat": "Missing argument URL|NAME. (gaudi-launch chat --help)",
+    "pull": "Missing argument OWNER/NAME. (gaudi-launch pull --help)",
     "ps one two": "The arguments 'one two' are not expected here. (gaudi-launch ps --help)",
     "doctor --port abc": "--port: 'abc' is not a number. (gaudi-launch doctor --help)",
     "doctor --port 70000": (

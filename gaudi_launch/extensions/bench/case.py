@@ -250,9 +250,7 @@ def prepare(words: Sequence[str], options: BenchOptions) -> BenchCase:
     differences: tuple[Message, ...] = ()
     if options.plan_file is not None:
         words, options, differences = _of_saved(words, options, Path(options.plan_file))
-    if not words:
-        raise LaunchError("usage.missing_argument", ExitCode.USAGE, name="URL|NAME")
-    if len(words) != 1:
+    if len(words) > 1:
         raise LaunchError("measure.one_server", ExitCode.USAGE, found=" ".join(words))
     if options.tool not in external_tools.TOOLS:
         known = ", ".join(external_tools.TOOLS)
@@ -264,7 +262,7 @@ def prepare(words: Sequence[str], options: BenchOptions) -> BenchCase:
         raise LaunchError("measure.tool_no_trace", ExitCode.USAGE, tool=options.tool)
     if options.seconds is not None and not options.trace:
         raise LaunchError("measure.seconds_trace", ExitCode.USAGE)
-    found = target(words[0])
+    found = target(words[0] if words else None)
     tool, program = _choose(options, found, numbers)
     return BenchCase(options, found, numbers, tool, program, differences)
 

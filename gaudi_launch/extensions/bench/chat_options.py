@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from gaudi_launch.core.services.endpoint import Target
     from gaudi_launch.extensions.bench.conversation import Conversation
 
-SERVER = typer.Argument(..., metavar="URL|NAME", help="A server's address, or a service's name.")
 SYSTEM = typer.Option(
     "", "--system", metavar="TEXT", help="System prompt, sent before the conversation."
 )
@@ -65,7 +64,7 @@ class ChatOptions:
 
 
 def read(
-    server: str,
+    server: str | None,
     model: str | None,
     system: str,
     tokens: str | None,

@@ -5,15 +5,14 @@ from __future__ import annotations
 import typer
 
 from gaudi_launch.cli.command_app import CommandApp
+from gaudi_launch.cli.service_argument import SERVER
 
 app = CommandApp()
 
 
 @app.command()
 def check(
-    server: str = typer.Argument(
-        ..., metavar="URL|NAME", help="A server's address, or a service's name."
-    ),
+    server: str | None = SERVER,
     model: str | None = typer.Option(
         None, "--model", help="The model's name in requests (default: the first)."
     ),
