@@ -34,7 +34,7 @@ def why(log: str | None, exit_status: int | None) -> Explanation:
     if log == "-":
         return _with_drift(explain.explain_log(None, exit_status))
     if log is None:
-        failed = [each for each in registry.services() if each.phase in ("failed", "lost")]
+        failed = [each for each in registry.services() if each.failed]
         if not failed:
             return _of_service(registry.resolve(None), exit_status)
         last = max(

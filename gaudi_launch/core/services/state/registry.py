@@ -76,6 +76,11 @@ class ServiceRecord:
         return "lost"
 
     @property
+    def failed(self) -> bool:
+        """Return True if its last run ended by itself."""
+        return not self.alive and self.phase in ("failed", "lost")
+
+    @property
     def launcher(self) -> Identity | None:
         return Identity.from_json(self.state.get("launcher"))
 
