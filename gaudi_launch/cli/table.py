@@ -42,6 +42,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "Test a server: models, chat, streaming, long prompt, speed.",
     ),
     "chat": ("extensions.bench.chat", "Chat with a server in the terminal."),
+    "run": ("extensions.bench.run", "Chat with a model; serve it first if no service has it."),
     "webui": ("extensions.bench.webui", "Serve a chat page for a server in the browser."),
     "bench": (
         "extensions.bench.command",
@@ -115,7 +116,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
 GROUPS: dict[str, tuple[str, ...]] = {
     "Start and watch": (
         *("serve", "ps", "status", "stack", "logs", "top", "stop", "restart", "wait", "why"),
-        *("check", "chat", "webui", "bench"),
+        *("check", "chat", "run", "webui", "bench"),
     ),
     "Plan": ("plan", "warmup", "recommend", "estimate", "tune", "migrate"),
     "Machine": ("doctor", "devices", "exporter"),

@@ -19,11 +19,16 @@ from gaudi_launch.core.base.messages import Message, message
 from gaudi_launch.core.base.plotting import check_picture, write_picture
 from gaudi_launch.core.services.endpoint import Target, api_key, target
 from gaudi_launch.core.services.state import registry
-from gaudi_launch.extensions.bench import external_tools, protocols, run, server
+from gaudi_launch.extensions.bench import external_tools, measurement, protocols, server
 from gaudi_launch.extensions.bench.client import Client, ServerError
 from gaudi_launch.extensions.bench.external_tools import ToolLoad
+from gaudi_launch.extensions.bench.measurement import (
+    child_environment,
+    default_file,
+    problem,
+    server_facts,
+)
 from gaudi_launch.extensions.bench.plot import picture, titles
-from gaudi_launch.extensions.bench.run import child_environment, default_file, problem, server_facts
 from gaudi_launch.extensions.bench.run_file import (
     BenchRun,
     BenchWorkload,
@@ -408,14 +413,16 @@ def _with_our_client(case: BenchCase, going: Callable[[Going], None], scale: flo
         known = ", ".join(("auto", *protocols.FORMS))
         raise LaunchError("measure.form", ExitCode.USAGE, found=form, known=known)
     client = Client(case.found.url, api_key=api_key(), timeout=numbers.timeout)
-    manner = run.RequestManner(
+    manner = measurement.RequestManner(
         form=None if form == "auto" else form,  # type: ignore[arg-type]
         model=options.model,
         ignore_eos=not options.stop_early,
         texts=numbers.texts,
         time_scale=scale,
     )
-    made, interrupted = asyncio.run(run.builtin(client, case.found, workload, going, manner))
+    made, interrupted = asyncio.run(
+        measurement.builtin(client, case.found, workload, going, manner)
+    )
     return BenchOutcome(made, interrupted)
 
 

@@ -79,7 +79,7 @@ def _once(talking: Conversation, found: Target, question: str) -> None:
     from gaudi_launch.core.base.errors import ExitCode, LaunchError
     from gaudi_launch.extensions.bench.client import ServerError
     from gaudi_launch.extensions.bench.conversation import answer
-    from gaudi_launch.extensions.bench.run import problem
+    from gaudi_launch.extensions.bench.measurement import problem
 
     if not question:
         question = sys.stdin.buffer.read(_MOST_QUESTION).decode("utf-8", errors="replace").strip()

@@ -46,7 +46,7 @@ class ChatOptions:
 
         from gaudi_launch.extensions.bench.client import Client, ServerError
         from gaudi_launch.extensions.bench.conversation import begin
-        from gaudi_launch.extensions.bench.run import problem
+        from gaudi_launch.extensions.bench.measurement import problem
 
         client = Client(self.target.url, api_key=api_key(), timeout=self.timeout)
         try:

@@ -49,7 +49,7 @@ def test_failed_and_lost_services_are_shown_stopped_ones_are_not(
     out = capsys.readouterr().out
     assert ("broken" in out, "gone" in out, "quiet" in out) == (True, True, False)
     assert out.splitlines()[-3:] == [
-        "failed: 2 (cause: gaudi-launch why broken; remove: gaudi-launch ps --prune)",
+        "failed: 2; cause: gaudi-launch why broken; remove: gaudi-launch ps --prune",
         "  broken  The KV cache cannot hold one request.",
         "  gone    its launcher exited without a message (killed, or the disk was full)",
     ]

@@ -160,12 +160,11 @@ def resolve(word: str | None) -> ServiceRecord:
         return _only(services())
     if store.is_name(word) and (exact := read(word)) is not None:
         return exact
-    every = services()
-    found = [each for each in every if word in each.models]
+    found = with_model(word)
     if not found and word:
         found = [
             each
-            for each in every
+            for each in services()
             if any(name.startswith(word) for name in (each.name, *each.models))
         ]
     if not found:
@@ -173,6 +172,11 @@ def resolve(word: str | None) -> ServiceRecord:
     if len(found) == 1:
         return found[0]
     return _only(found, word)
+
+
+def with_model(name: str) -> list[ServiceRecord]:
+    """Return the services of this name, or with a model of this name."""
+    return [each for each in services() if name in (each.name, *each.models)]
 
 
 def _only(found: Sequence[ServiceRecord], word: str = "") -> ServiceRecord:
