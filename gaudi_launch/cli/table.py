@@ -125,6 +125,12 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "Maintain": ("setup", "offline", "engines", "cache", "profiles", "docs", "help"),
 }
 
+# on the first screen, in the order of their use
+FIRST_COMMANDS = (
+    *("doctor", "serve", "ps", "logs", "top", "stop", "why", "chat", "bench"),
+    *("plan", "stack", "setup"),
+)
+
 # set by a shell that requests completions (click)
 COMPLETES = "_GAUDI_LAUNCH_COMPLETE"
 

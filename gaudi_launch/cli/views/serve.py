@@ -130,7 +130,7 @@ def _expected(plan: Plan) -> str:
 
 
 def say_ready(model: str, url: str, seconds: int, log: str, path: str, no_chat: str = "") -> None:
-    """Print that it answers, how to chat, a first request to copy, and the path of its log.
+    """Print that it answers, a first request, and the path of its log.
 
     ``path`` is the path that answered, ``no_chat`` the refusal of a chat.
     """
