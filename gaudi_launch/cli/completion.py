@@ -189,7 +189,7 @@ _BY_ARGUMENT: Mapping[str, Values] = {
     "[NAME]": services,
     "[NAME]...": services,
     "[NAME|LOGFILE]": services,
-    "[TOPIC]": topics,
+    "[COMMAND|TOPIC|WORD]...": topics,
     "[URL|NAME]": services,
     "[URL|NAME] [QUESTION]...": services,
     "[URL|NAME] | compare A B | FILE...": services,

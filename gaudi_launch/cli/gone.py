@@ -15,6 +15,7 @@ GONE: dict[str, str] = {
     "recommend --stack": "recommend",
     "calibrate": "fp8 calibrate",
     "convert": "fp8 convert",
+    "docs": "help TOPIC",
     "learn": "bench --learn",
     "ray": "render ray-serve",
     "ray check": "render ray-serve --check",

@@ -94,7 +94,7 @@ def layout(page: HelpPage, width: int, *, coloured: bool) -> str:
         lines += ["", *wrapped(paragraph, width)]
     for section in page.sections:
         lines += ["", painted(titled(section.title), BOLD, coloured=coloured)]
-        lines += _entry_lines(section.entries, width, coloured)
+        lines += entry_lines(section.entries, width, coloured)
     if page.examples:
         lines += ["", painted(titled(translated("Examples")), BOLD, coloured=coloured)]
         lines += _example_lines(page.examples, width, coloured)
@@ -103,7 +103,8 @@ def layout(page: HelpPage, width: int, *, coloured: bool) -> str:
     return "\n".join(lines)
 
 
-def _entry_lines(entries: Sequence[HelpEntry], width: int, coloured: bool) -> list[str]:
+def entry_lines(entries: Sequence[HelpEntry], width: int, coloured: bool) -> list[str]:
+    """Return the lines of entries: names and texts side by side where both fit."""
     column = _name_column(entries, width)
     lines: list[str] = []
     for entry in entries:

@@ -109,8 +109,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "commands.profiles.command",
         "List, show and check the shipped profiles and your own.",
     ),
-    "docs": ("commands.help.docs.command", "Show a page of the documentation, without a network."),
-    "help": ("commands.help.command", "List questions with the commands that answer them."),
+    "help": ("commands.help.command", "Find a command or a page by a question, a name or a term."),
 }
 # what a user wants -> commands, most used first
 GROUPS: dict[str, tuple[str, ...]] = {
@@ -122,7 +121,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "Machine": ("doctor", "devices", "exporter"),
     "Models": ("pull", "inspect", "fit", "support", "fp8"),
     "More machines": ("render", "kube", "cluster"),
-    "Maintain": ("setup", "offline", "engines", "cache", "profiles", "docs", "help"),
+    "Maintain": ("setup", "offline", "engines", "cache", "profiles", "help"),
 }
 
 # on the first screen, in the order of their use

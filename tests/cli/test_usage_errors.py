@@ -22,8 +22,8 @@ pytestmark = pytest.mark.usefixtures("plain_english")
 
 ERRORS = {
     "serv": "There is no command 'serv'. Did you mean serve? (gaudi-launch --help)",
-    "run": (
-        "'run' is a command of another tool. Use 'gaudi-launch serve' here. (gaudi-launch --help)"
+    "start": (
+        "'start' is a command of another tool. Use 'gaudi-launch serve' here. (gaudi-launch --help)"
     ),
     "frobnicate": (
         "There is no command 'frobnicate'. 'gaudi-launch help' lists questions with their "

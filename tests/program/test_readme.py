@@ -257,7 +257,7 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, 
 # need no process of their own: they read, compute and write
 READING = (
     *("plan", "warmup", "devices", "fit", "migrate", "why", "cache"),
-    *("render", "engines", "cluster", "docs", "recommend", "support"),
+    *("render", "engines", "cluster", "help", "recommend", "support"),
 )
 MEASURING = ("check", "chat", "bench", "webui", "exporter")
 
