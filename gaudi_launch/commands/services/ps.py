@@ -53,7 +53,7 @@ def _prune(*, as_json: bool) -> None:
     """Remove the failed services that left no process, and print their names."""
     from gaudi_launch.cli.console import emit_json
     from gaudi_launch.core.base.messages import text
-    from gaudi_launch.core.launch.stop import prune
+    from gaudi_launch.core.services.state.orphans import prune
 
     removed = prune()
     if as_json:

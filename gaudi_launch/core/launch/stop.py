@@ -5,7 +5,6 @@ They end services or their remaining processes, and start a service again.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shutil
 from collections.abc import Sequence
@@ -82,24 +81,6 @@ def end(
     if forget:
         shutil.rmtree(service.folder, ignore_errors=True)
     return EndedService(stopped, busy, run)
-
-
-def prune() -> list[str]:
-    """Remove the folders of failed services; return their names.
-
-    A service whose processes still run keeps its folder, by which they are found.
-    """
-    from gaudi_launch.core.services.state.orphans import Lost, look
-    from gaudi_launch.core.services.state.registry import hold, services
-
-    removed = []
-    for service in services():
-        if not service.failed or look(service.folder) != Lost():
-            continue
-        with contextlib.suppress(LaunchError), hold(service.name):
-            shutil.rmtree(service.folder, ignore_errors=True)
-            removed.append(service.name)
-    return removed
 
 
 def end_orphans(found: Sequence[Orphan]) -> list[Orphan]:
