@@ -127,7 +127,7 @@ class BenchOptions:
     )
     stop_early: bool = switch("--stop-early", help="Let the model end answers early.", panel=_HOW)
     timeout: str = text(
-        "--patience",
+        "--timeout",
         help="Timeout without data of a request: 90, 5m.",
         panel=_HOW,
         metavar="TIME",
@@ -345,7 +345,7 @@ def _numbers(options: BenchOptions) -> BenchNumbers:
         # a run of the same texts would be answered from the prefix cache, and look like a faster
         # server
         texts=seed if seed is not None else new_seed(),
-        timeout=seconds("--patience", options.timeout),
+        timeout=seconds("--timeout", options.timeout),
     )
 
 

@@ -22,7 +22,7 @@ TEMPERATURE = typer.Option(
     None, "--temperature", metavar="T", help="0 to 2 (default: the server's)."
 )
 TIMEOUT = typer.Option(
-    "120", "--patience", metavar="TIME", help="Timeout without data of the server: 90, 5m."
+    "120", "--timeout", metavar="TIME", help="Timeout without data of the server: 90, 5m."
 )
 
 
@@ -85,5 +85,5 @@ def read(
         float(fraction("--temperature", temperature, 0.0, 2.0))
         if temperature is not None
         else None,
-        seconds("--patience", timeout),
+        seconds("--timeout", timeout),
     )
