@@ -70,7 +70,7 @@ BY_OTHERS = {
     "bash scripts/test.sh -m quick",
     "pip install .",
     # tests/e2e/test_services.py
-    "gaudi-launch serve -w demo --detach --name demo",
+    "gaudi-launch serve demo --detach",
     # tests/e2e/test_ray_serve.py
     "gaudi-launch serve -w demo --engine ray-serve --detach --name demo",
     # tests/e2e/conftest.py
