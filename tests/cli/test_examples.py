@@ -71,6 +71,7 @@ VALUES = {
     "{how}": "",
     "{ids}": "cards",
     "{service}": "demo",
+    "{page}": "stack.md",
     "{name}": "demo",
     "NAME": "demo",
     "{model}": "Qwen/Qwen3-8B",

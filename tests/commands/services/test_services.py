@@ -285,6 +285,7 @@ def test_a_service_without_p_takes_the_next_free_port_and_keeps_it(
     with contextlib.ExitStack() as stack:
         listener = stack.enter_context(socket.socket())
         # another program may use it
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         with contextlib.suppress(OSError):
             listener.bind(("127.0.0.1", 30001))
             listener.listen()

@@ -41,12 +41,12 @@ def test_servers_without_chat_are_talked_to_as_well(form: str) -> None:
     assert asked.get("max_tokens", asked.get("parameters", {}).get("max_new_tokens")) == 256
 
 
-@pytest.mark.parametrize("words", [["run", "m"], ["chat", "m"], ["chat"]])
+@pytest.mark.parametrize("words", [["run", "m"], ["chat", "demo"], ["chat"]])
 def test_a_question_as_argument_is_answered_by_the_service_of_a_model(
     words: list[str], plain_english: None, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    hint = "stop it: gaudi-launch stop demo-1\n" if words[0] == "run" else ""
-    with serving(pieces=2) as (url, manner), service("demo-1", url):
+    hint = "stop it: gaudi-launch stop demo\n" if words[0] == "run" else ""
+    with serving(pieces=2) as (url, manner), service("demo", url):
         assert output(capsys, *words, "法国的首都", "hello") == (0, "Paris w1\n", hint)
     assert manner.questions[-1]["messages"][-1]["content"] == "法国的首都 hello"
 
