@@ -106,7 +106,10 @@ class HelpGroup(typer.core.TyperGroup):
 
         A short help leaves some parameters out.
         """
-        return _with_help_all(ctx, list(super().get_params(ctx)))
+        params = list(super().get_params(ctx))
+        if path_of(ctx) == "":
+            params.insert(len(params) - 1, _help_all("Show all commands and options."))
+        return _with_help_all(ctx, params)
 
     def command_sections(self, ctx: Any) -> list[tuple[str, list[tuple[str, str]]]]:
         """Return the English titles, each with its commands and their English help."""
@@ -197,18 +200,18 @@ def _shown(command: Any, ctx: Any, *, everything: bool = False) -> str:
 
 def _with_help_all(ctx: Any, params: list[Any]) -> list[Any]:
     if first_options(path_of(ctx)):
-        params.insert(len(params) - 1, _help_all())
+        params.insert(len(params) - 1, _help_all("Show all options."))
     return params
 
 
-def _help_all() -> Any:
+def _help_all(text: str) -> Any:
     return typer.core.TyperOption(
         param_decls=["--help-all"],
         is_flag=True,
         is_eager=True,
         expose_value=False,
         callback=_show_all,
-        help="Show all options.",
+        help=text,
     )
 
 

@@ -186,12 +186,13 @@ _BY_OPTION: Mapping[str, Values] = {
 }
 _BY_ARGUMENT: Mapping[str, Values] = {
     "NAME": services,
+    "[NAME]": services,
     "[NAME]...": services,
     "[NAME|LOGFILE]": services,
-    "[SERVICE]": services,
-    "[TOPIC]": topics,
-    "URL|NAME": services,
-    "URL|NAME | compare A B | FILE...": services,
+    "[COMMAND|TOPIC|WORD]...": topics,
+    "[URL|NAME]": services,
+    "[URL|NAME] [QUESTION]...": services,
+    "[URL|NAME] | compare A B | FILE...": services,
     "MODEL": models,
     "MODEL...": models,
     "[MODEL]": models,

@@ -1,4 +1,4 @@
-"""The use case of ``gaudi-launch docs``: pages of the documentation."""
+"""The pages of the documentation, for ``gaudi-launch help TOPIC``."""
 
 from __future__ import annotations
 

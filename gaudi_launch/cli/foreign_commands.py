@@ -4,7 +4,6 @@ from __future__ import annotations
 
 # docker, kubectl, vllm, ollama, pip and systemctl
 _OURS = {
-    "run": "serve",
     "start": "serve",
     "up": "serve",
     "launch": "serve",

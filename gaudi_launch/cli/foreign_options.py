@@ -44,7 +44,7 @@ _OURS: dict[str, tuple[str, ...]] = {
     "--daemon": ("--detach",),
     "--background": ("--detach",),
     "--watch": ("-f",),
-    "--timeout": ("--patience", "--phase-timeout"),
+    "--timeout": ("--phase-timeout",),
     "--tail": ("-n",),
     "--no-stream": ("--once",),
     "--dry-run": ("gaudi-launch plan",),

@@ -15,6 +15,8 @@ GONE: dict[str, str] = {
     "recommend --stack": "recommend",
     "calibrate": "fp8 calibrate",
     "convert": "fp8 convert",
+    **{f"{name} --patience": f"{name} --timeout" for name in ("bench", "chat", "check", "webui")},
+    "docs": "help TOPIC",
     "learn": "bench --learn",
     "ray": "render ray-serve",
     "ray check": "render ray-serve --check",

@@ -14,12 +14,18 @@ from typing import Any
 from gaudi_launch.cli.colour import BOLD, NAME, is_coloured, painted
 from gaudi_launch.cli.examples import examples
 from gaudi_launch.cli.first_options import first_options, path_of
+from gaudi_launch.cli.table import FIRST_COMMANDS
 from gaudi_launch.cli.translated import translated
 from gaudi_launch.cli.wrapping import cells, padded, terminal_width, wrapped
 
 # in a narrower terminal the text of an option is below its name
 _NARROW = 60
 _NAME_CELLS = 30
+# below the commands of the first screen
+FIRST_NOTES = (
+    "From a start script: gaudi-launch migrate 'COMMAND'",
+    "All commands and options: gaudi-launch --help-all; pages: gaudi-launch help",
+)
 
 
 @dataclass(frozen=True)
@@ -88,7 +94,7 @@ def layout(page: HelpPage, width: int, *, coloured: bool) -> str:
         lines += ["", *wrapped(paragraph, width)]
     for section in page.sections:
         lines += ["", painted(titled(section.title), BOLD, coloured=coloured)]
-        lines += _entry_lines(section.entries, width, coloured)
+        lines += entry_lines(section.entries, width, coloured)
     if page.examples:
         lines += ["", painted(titled(translated("Examples")), BOLD, coloured=coloured)]
         lines += _example_lines(page.examples, width, coloured)
@@ -97,7 +103,8 @@ def layout(page: HelpPage, width: int, *, coloured: bool) -> str:
     return "\n".join(lines)
 
 
-def _entry_lines(entries: Sequence[HelpEntry], width: int, coloured: bool) -> list[str]:
+def entry_lines(entries: Sequence[HelpEntry], width: int, coloured: bool) -> list[str]:
+    """Return the lines of entries: names and texts side by side where both fit."""
     column = _name_column(entries, width)
     lines: list[str] = []
     for entry in entries:
@@ -142,6 +149,8 @@ def page_of(command: Any, context: Any, *, everything: bool) -> HelpPage:
     ``everything``: all options by panel, where the short help has only some.
     """
     path = path_of(context)
+    if not path and not everything:
+        return _first_screen(command, context)
     first = () if everything else first_options(path)
     params = [param for param in command.get_params(context) if not param.hidden]
     arguments = tuple(entry_of(param) for param in params if is_argument(param))
@@ -162,6 +171,20 @@ def page_of(command: Any, context: Any, *, everything: bool) -> HelpPage:
         paragraphs=paragraphs_of(command.help),
         sections=tuple(sections),
         examples={line: translated(what) for line, what in examples().get(path, {}).items()},
+    )
+
+
+def _first_screen(program: Any, context: Any) -> HelpPage:
+    """Return the commands that every user needs, for a screen of 24 rows."""
+    commands = {
+        name: text for _, named in program.command_sections(context) for name, text in named
+    }
+    entries = tuple(HelpEntry(name, translated(commands[name])) for name in FIRST_COMMANDS)
+    return HelpPage(
+        usage=_usage(program, context, ()),
+        paragraphs=paragraphs_of(program.help),
+        sections=(HelpSection(translated("Commands"), entries),),
+        notes=tuple(translated(note) for note in FIRST_NOTES),
     )
 
 

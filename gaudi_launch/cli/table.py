@@ -43,6 +43,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "Test a server: models, chat, streaming, long prompt, speed.",
     ),
     "chat": ("extensions.bench.chat", "Chat with a server in the terminal."),
+    "run": ("extensions.bench.run", "Chat with a model; serve it first if no service has it."),
     "webui": ("extensions.bench.webui", "Serve a chat page for a server in the browser."),
     "bench": (
         "extensions.bench.command",
@@ -109,21 +110,26 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "commands.profiles.command",
         "List, show and check the shipped profiles and your own.",
     ),
-    "docs": ("commands.help.docs.command", "Show a page of the documentation, without a network."),
-    "help": ("commands.help.command", "List questions with the commands that answer them."),
+    "help": ("commands.help.command", "Find a command or a page by a question, a name or a term."),
 }
 # what a user wants -> commands, most used first
 GROUPS: dict[str, tuple[str, ...]] = {
     "Start and watch": (
         *("serve", "ps", "status", "stack", "logs", "top", "stop", "restart", "wait", "why"),
-        *("check", "chat", "webui", "bench"),
+        *("check", "chat", "run", "webui", "bench"),
     ),
     "Plan": ("plan", "warmup", "recommend", "estimate", "tune", "migrate"),
     "Machine": ("doctor", "devices", "exporter"),
     "Models": ("pull", "inspect", "fit", "support", "fp8"),
     "More machines": ("render", "kube", "cluster"),
-    "Maintain": ("setup", "offline", "engines", "cache", "profiles", "docs", "help"),
+    "Maintain": ("setup", "offline", "engines", "cache", "profiles", "help"),
 }
+
+# on the first screen, in the order of their use
+FIRST_COMMANDS = (
+    *("doctor", "serve", "ps", "logs", "top", "stop", "why", "chat", "bench"),
+    *("plan", "stack", "setup"),
+)
 
 # set by a shell that requests completions (click)
 COMPLETES = "_GAUDI_LAUNCH_COMPLETE"

@@ -163,7 +163,7 @@ def with_packages_here(wheel: Path, folder: Path) -> None:
     if not found.startswith(str(site)):
         sys.exit(f"another package was tried: {found}")
     _check_plan(run(command, *_PLAN, "--json", env=variables, cwd=home), sys.executable)
-    run(command, "docs", "install", env=variables, cwd=home)
+    run(command, "help", "install", env=variables, cwd=home)
     others.unlink()
     run(*pip, "uninstall", "--quiet", "--yes", "gaudi-launch")
     _check_left(home, [str(path) for path in place.rglob("*gaudi*") if path.is_file()])

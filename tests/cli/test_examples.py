@@ -73,6 +73,7 @@ VALUES = {
     "{how}": "",
     "{ids}": "cards",
     "{service}": "demo",
+    "{page}": "stack.md",
     "{name}": "demo",
     "NAME": "demo",
     "{model}": "Qwen/Qwen3-8B",
@@ -131,6 +132,8 @@ BY_OTHERS = {
     "test_it_is_drawn_typed_at_and_left_as_it_was_found",
     "gaudi-launch cluster down": "e2e/test_cluster.py::test_two_hosts_up_a_worker_killed_down",
     "gaudi-launch cluster status*": "e2e/test_cluster.py::test_two_hosts_up_a_worker_killed_down",
+    "gaudi-launch chat demo": "extensions/bench/test_chat_server.py::"
+    "test_a_question_as_argument_is_answered_by_the_service_of_a_model",
     "gaudi-launch stop --orphans*": "commands/services/test_services.py::"
     "test_the_orphans_of_a_killed_launcher_are_found_and_only_they_are_ended",
     "gaudi-launch kube status*": "extensions/kubernetes/kube/test_command.py::"

@@ -13,7 +13,7 @@ from gaudi_launch.cli.examples import examples
 from gaudi_launch.cli.first_options import _FIRST
 from gaudi_launch.cli.help import HelpEntry, HelpPage, HelpSection, layout
 from gaudi_launch.cli.main import run
-from gaudi_launch.cli.table import COMMANDS, GROUPS
+from gaudi_launch.cli.table import COMMANDS, FIRST_COMMANDS, GROUPS
 from gaudi_launch.cli.translated import translations
 from gaudi_launch.cli.wrapping import cells, wrapped
 from tests.support.help_texts import FoundCommand, all_commands
@@ -36,7 +36,7 @@ def test_every_command_is_in_one_group() -> None:
 
 
 def test_the_groups_are_in_the_help_most_used_first(capsys: pytest.CaptureFixture[str]) -> None:
-    text = shown(capsys, "--help")
+    text = shown(capsys, "--help-all")
     titles = re.findall(r"(?m)^(\S[^:\n]*):$", text)
     assert titles == [
         *("Start and watch", "Plan", "Machine", "Models", "More machines", "Maintain"),
@@ -46,11 +46,22 @@ def test_the_groups_are_in_the_help_most_used_first(capsys: pytest.CaptureFixtur
 
 
 @pytest.mark.parametrize("language", ["en", "zh"])
+def test_the_first_screen_and_a_prompt_fit_24_rows_of_80_columns(
+    language: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = shown(capsys, "--help", "--lang", language).splitlines()
+    assert len(lines) < 24 and max(map(cells, lines)) <= 80
+    assert tuple(line.split()[0] for line in lines if line.startswith("  ")) == FIRST_COMMANDS
+    assert any(line.endswith("gaudi-launch migrate 'COMMAND'") for line in lines)
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
 def test_each_command_has_one_line_of_80_columns_in_the_list(
     language: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    text = shown(capsys, "--help", "--lang", language)
+    text = shown(capsys, "--help-all", "--lang", language)
     assert [name for name in COMMANDS if not re.search(rf"(?m)^  {name} +\S.*[.。]$", text)] == []
 
 
@@ -135,7 +146,8 @@ def test_the_environment_chooses_the_language(
 def test_each_help_is_chinese_where_chinese_is_wanted(
     found: FoundCommand, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    text = shown(capsys, *found.path.split(), "--help", "--lang", "zh")
+    words = [*found.path.split(), "--help"] if found.path else ["--help-all"]
+    text = shown(capsys, *words, "--lang", "zh")
     for line in text.splitlines():
         if re.match(r"\S.*[:：]$", line):
             assert CHINESE.search(line) and line.endswith("："), line

@@ -22,8 +22,8 @@ pytestmark = pytest.mark.usefixtures("plain_english")
 
 ERRORS = {
     "serv": "There is no command 'serv'. Did you mean serve? (gaudi-launch --help)",
-    "run": (
-        "'run' is a command of another tool. Use 'gaudi-launch serve' here. (gaudi-launch --help)"
+    "start": (
+        "'start' is a command of another tool. Use 'gaudi-launch serve' here. (gaudi-launch --help)"
     ),
     "frobnicate": (
         "There is no command 'frobnicate'. 'gaudi-launch help' lists questions with their "
@@ -69,7 +69,7 @@ ERRORS = {
         "serve --help)"
     ),
     "ps --json=3": "The option --json takes no value.",
-    "chat": "Missing argument URL|NAME. (gaudi-launch chat --help)",
+    "pull": "Missing argument OWNER/NAME. (gaudi-launch pull --help)",
     "ps one two": "The arguments 'one two' are not expected here. (gaudi-launch ps --help)",
     "doctor --port abc": "--port: 'abc' is not a number. (gaudi-launch doctor --help)",
     "doctor --port 70000": (

@@ -43,7 +43,8 @@ def test_serve_says_when_it_answers_and_ends_on_ctrl_c(
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=GENEROUS)
     assert process.returncode == 130
-    assert "curl --noproxy" in lines[1] and str(folder / "engine.log") in lines[2]
+    assert lines[1] == "  chat: gaudi-launch chat small\n"
+    assert "curl --noproxy" in lines[2] and str(folder / "engine.log") in lines[3]
     assert err.splitlines()[-1] == "Stopped; no process remains."
     assert "Traceback" not in err
     assert json.loads((folder / "state.json").read_text())["phase"] == "stopped"

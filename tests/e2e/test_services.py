@@ -96,7 +96,7 @@ def user(
     # a path of pytest's own may be too long for a socket
     with tempfile.TemporaryDirectory(prefix="gl-") as sockets:
         made = User(tmp_path_factory.mktemp("kept"), Path(sockets))
-        words = ("serve", "-w", "demo", "--detach", "--name", "demo", "-p", str(made.port))
+        words = ("serve", "demo", "--detach", "-p", str(made.port))
         code, out, err = made.call(*words, "--restart", "on-failure")
         try:
             assert code == 0, err
@@ -115,10 +115,11 @@ def test_the_demo_answers_and_streams(user: User) -> None:
         for e in events[:-1]
     ]
     assert "".join(pieces) == PARIS and events[-1] == "data: [DONE]"
-    said = user.call(
-        "chat", "demo", "--temperature", "0", question="What is the capital of France?"
-    )
+    question = "What is the capital of France?"
+    said = user.call("chat", "demo", "--temperature", "0", question=question)
     assert said[:2] == (0, f"{PARIS}\n")
+    for words in (("chat", question), ("run", "demo", question)):
+        assert user.call(*words, "--temperature", "0")[:2] == (0, f"{PARIS}\n")
 
 
 def test_the_demo_is_checked(user: User) -> None:

@@ -28,7 +28,7 @@ def test_every_command_has_a_page(pages: dict[str, str]) -> None:
 
 
 def test_a_page_has_its_parts(pages: dict[str, str]) -> None:
-    page = pages["gaudi-launch-docs.1"]
+    page = pages["gaudi-launch-help.1"]
     parts = [line[4:] for line in page.splitlines() if line.startswith(".SH ")]
     assert parts == [
         "NAME",
@@ -40,7 +40,7 @@ def test_a_page_has_its_parts(pages: dict[str, str]) -> None:
         "EXIT STATUS",
         "SEE ALSO",
     ]
-    assert "\\fBgaudi\\-launch docs install\\fR" in page
+    assert "\\fBgaudi\\-launch help alerts\\fR" in page
     assert ".BR gaudi-launch (1)" in page
 
 

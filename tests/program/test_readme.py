@@ -70,7 +70,7 @@ BY_OTHERS = {
     "bash scripts/test.sh -m quick",
     "pip install .",
     # tests/e2e/test_services.py
-    "gaudi-launch serve -w demo --detach --name demo",
+    "gaudi-launch serve demo --detach",
     # tests/e2e/test_ray_serve.py
     "gaudi-launch serve -w demo --engine ray-serve --detach --name demo",
     # tests/e2e/conftest.py
@@ -257,7 +257,7 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, 
 # need no process of their own: they read, compute and write
 READING = (
     *("plan", "warmup", "devices", "fit", "migrate", "why", "cache"),
-    *("render", "engines", "cluster", "docs", "recommend", "support"),
+    *("render", "engines", "cluster", "help", "recommend", "support"),
 )
 MEASURING = ("check", "chat", "bench", "webui", "exporter")
 

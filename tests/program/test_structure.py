@@ -23,6 +23,7 @@ ABOUT_SEVERAL = {
     "core/engines/vllm_gaudi/test_release_plans.py": "plans against the release's code",
     "core/planning/test_drawn_lengths.py": "drawn lengths on every engine",
     "core/services/diagnosis/test_threads.py": "logs and commands of public threads",
+    "commands/services/test_names.py": "the name of a service in every command that takes one",
     "commands/serve/test_serve_cache.py": "serve with the recipe cache",
     "extensions/bench/test_bench.py": "the command with client, workload and records",
     "extensions/bench/test_chat_server.py": "the command with a streaming server",

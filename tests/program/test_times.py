@@ -13,10 +13,10 @@ COMMANDS = [
     (("serve", "-w", "/no/model", "--engine", "cpu"), "--phase-timeout"),
     (("wait", "none"), "--timeout"),
     (("stop", "none"), "--drain"),
-    (("check", "127.0.0.1:1"), "--patience"),
-    (("bench", "127.0.0.1:1"), "--patience"),
+    (("check", "127.0.0.1:1"), "--timeout"),
+    (("bench", "127.0.0.1:1"), "--timeout"),
     (("bench", "127.0.0.1:1", "--trace", "t.csv"), "--seconds"),
-    (("chat", "127.0.0.1:1"), "--patience"),
+    (("chat", "127.0.0.1:1"), "--timeout"),
     (("cluster", "up", "-w", "/no/model", "--hosts", "a"), "--wait"),
 ]
 

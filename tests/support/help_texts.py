@@ -22,6 +22,7 @@ FRAME = (
     "Examples",
     "Other",
     "{text} (default: {value})",
+    *help.FIRST_NOTES,
 )
 
 

@@ -107,6 +107,6 @@ def gaudi(tmp_path: Path, machine: Path, trivial_python: Path, pids: Path) -> It
 
 
 def ready_lines(process: subprocess.Popen[str]) -> list[str]:
-    """Return the lines when it answers: address, first request, log, how to stop."""
+    """Return the lines when it answers: address, chat, first request, log."""
     assert process.stdout is not None
     return [process.stdout.readline() for _ in range(4)]

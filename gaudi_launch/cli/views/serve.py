@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import shlex
 import time
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 from gaudi_launch.cli.console import give_up_broken
@@ -129,10 +130,12 @@ def _expected(plan: Plan) -> str:
 
 
 def say_ready(model: str, url: str, seconds: int, log: str, path: str, no_chat: str = "") -> None:
-    """Print that it answers, a first request to copy, and the path of its log.
+    """Print that it answers, a first request, and the path of its log.
 
     ``path`` is the path that answered, ``no_chat`` the refusal of a chat.
     """
+    from gaudi_launch.core.services.probe import POOLED
+
     there, question = _question(path, model, chats=not no_chat)
     words = [
         "curl",
@@ -145,6 +148,8 @@ def say_ready(model: str, url: str, seconds: int, log: str, path: str, no_chat: 
         json.dumps(question),
     ]
     print(text("serve.ready", model=model, url=url, seconds=seconds))
+    if path not in POOLED.values():
+        print(text("serve.chat_hint", name=PurePath(log).parent.name))
     print(f"  {shlex.join(words)}")
     if no_chat:
         print(text("serve.no_chat", why=no_chat))

@@ -7,6 +7,7 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 from gaudi_launch.cli.console import console, table
+from gaudi_launch.cli.wrapping import terminal_width, wrapped
 from gaudi_launch.core.base.messages import text
 from gaudi_launch.core.base.optional import mapped
 from gaudi_launch.core.services.state.registry import phase
@@ -75,19 +76,28 @@ def last_error(service: ServiceRecord) -> str | None:
 def show(
     services: list[ServiceRecord], load: dict[str, EngineLoad], now: float, *, everything: bool
 ) -> None:
-    """Print a row for each service; ``everything``: stopped ones too."""
-    if not services and everything:
-        print(text("services.none_at_all"))
-        return
-    if not services:
+    """Print a row for each service, and below a line for each that failed.
+
+    ``everything``: stopped ones too.
+    """
+    failed = [service for service in services if service.failed]
+    rows = [
+        _row(service, load.get(service.name), now) for service in services if not service.failed
+    ]
+    if rows:
+        console().print(table("", text("services.columns").split("|"), rows))
+    elif not everything:
         print(text("services.none"))
+    elif not failed:
+        print(text("services.none_at_all"))
+    if not failed:
         return
-    rows = [_row(service, load.get(service.name), now) for service in services]
-    console().print(table("", text("services.columns").split("|"), rows))
-    ended = [service for service in services if not service.alive]
-    failed = [service.name for service in ended if service.phase in ("failed", "lost")]
-    if failed:
-        print(text("screen.ps_failed", count=len(failed), name=failed[0]))
+    print(text("screen.ps_failed", count=len(failed), name=failed[0].name))
+    widest = max(len(service.name) for service in failed)
+    for service in failed:
+        lines = wrapped(last_error(service) or "", terminal_width() - widest - 5)
+        cut = "…" if len(lines) > 1 else ""
+        print(f"  {service.name.ljust(widest)}  {''.join(lines[:1])}{cut}".rstrip())
 
 
 def _row(service: ServiceRecord, load: EngineLoad | None, now: float) -> tuple[str, ...]:

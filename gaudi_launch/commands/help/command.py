@@ -1,13 +1,15 @@
-"""``gaudi-launch help``: which command answers which question.
-
-``help COMMAND`` is that command's help.
-"""
+"""``gaudi-launch help``: questions, help of commands, pages, a search."""
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 import typer
 
 from gaudi_launch.cli.command_app import CommandApp
+
+if TYPE_CHECKING:
+    from gaudi_launch.cli.doc_pages import DocsPage
 
 app = CommandApp()
 
@@ -16,18 +18,60 @@ app = CommandApp()
 def help(
     ctx: typer.Context,
     words: list[str] | None = typer.Argument(
-        None, metavar="[COMMAND]...", help="A command: 'help cache prune'."
+        None,
+        metavar="[COMMAND|TOPIC|WORD]...",
+        help="A command, a page ('stack.md' where a command has its name), or a term to find.",
     ),
-    as_json: bool = typer.Option(False, "--json", help="The questions as one JSON object."),
+    names: bool = typer.Option(False, "--list", help="List the pages with their titles."),
+    as_json: bool = typer.Option(False, "--json", help="What is shown, as one JSON object."),
 ) -> None:
-    """List questions with the commands that answer them, or show the help of one command."""
-    from gaudi_launch.cli.console import emit_json
-    from gaudi_launch.cli.help import shown_in
-    from gaudi_launch.commands.help.view import questions_json, show_questions
+    """List questions with the commands that answer them; show the help of a command, a page of the
+    documentation, or the commands and pages that mention a term.
 
-    if words:
+    A page is text in a terminal, and Markdown in a pipe.
+    """
+    from gaudi_launch.cli.console import emit_json
+    from gaudi_launch.cli.doc_pages import pages
+    from gaudi_launch.cli.help import shown_in
+    from gaudi_launch.cli.table import COMMANDS
+    from gaudi_launch.commands.help import page as page_view
+    from gaudi_launch.commands.help import view
+    from gaudi_launch.commands.help.search import search
+    from gaudi_launch.core.base.messages import text
+
+    if names and as_json:
+        emit_json(page_view.list_json(pages()))
+    elif names:
+        page_view.show_list(pages())
+    elif not words and as_json:
+        emit_json(view.questions_json())
+    elif not words:
+        view.show_questions()
+    elif words[0] in COMMANDS and not as_json:
         typer.echo(shown_in(ctx.find_root(), words))
+        if _page(words) is not None:
+            typer.echo("\n" + text("questions.page_too", page=f"{words[0]}.md"))
+    elif (page := _page(words)) is not None and as_json:
+        emit_json(page_view.page_json(page))
+    elif page is not None:
+        page_view.show_page(page)
+    elif (found := search(" ".join(words))).is_empty:
+        # the error of an unknown command, with the nearest one
+        shown_in(ctx.find_root(), words)
     elif as_json:
-        emit_json(questions_json())
+        emit_json(view.found_json(found))
     else:
-        show_questions()
+        view.show_found(found)
+
+
+def _page(words: list[str]) -> DocsPage | None:
+    """Return the page that one argument names, if any."""
+    from gaudi_launch.cli.doc_pages import find
+    from gaudi_launch.core.base.errors import LaunchError
+
+    if len(words) != 1:
+        return None
+    try:
+        return find(words[0])
+    except LaunchError:
+        return None

@@ -42,6 +42,7 @@ QUESTIONS: dict[str, tuple[Question, ...]] = {
         Question("questions.compare", "bench compare A.json B.json"),
         Question("questions.learn", "bench --learn RESULT.json"),
         Question("questions.chat", "chat NAME"),
+        Question("questions.run", "run MODEL"),
         Question("questions.webui", "webui NAME"),
     ),
     "Plan": (
@@ -88,7 +89,7 @@ QUESTIONS: dict[str, tuple[Question, ...]] = {
         Question("questions.cache", "cache list"),
         Question("questions.cache_copy", "cache export KEY FILE"),
         Question("questions.profiles", "profiles show NAME"),
-        Question("questions.docs", "docs TOPIC"),
+        Question("questions.docs", "help TOPIC"),
         Question("questions.options", "help COMMAND"),
     ),
 }

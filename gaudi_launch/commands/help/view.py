@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 from gaudi_launch.cli.colour import BOLD, NAME, is_coloured, painted
-from gaudi_launch.cli.help import titled
+from gaudi_launch.cli.help import HelpEntry, entry_lines, titled
+from gaudi_launch.cli.table import COMMANDS
 from gaudi_launch.cli.translated import translated
 from gaudi_launch.cli.wrapping import cells, padded, terminal_width, wrapped
-from gaudi_launch.commands.help.questions import QUESTIONS
+from gaudi_launch.commands.help.page import list_json
+from gaudi_launch.commands.help.questions import QUESTIONS, Question
+from gaudi_launch.commands.help.search import Found
 from gaudi_launch.core.base.messages import text
 
 # before a question, and between it and its command
@@ -22,8 +25,8 @@ def show_questions() -> None:
     print("\n".join(question_lines(terminal_width(), coloured=is_coloured(sys.stdout))))
 
 
-def questions_json() -> dict[str, Any]:
-    """Return the questions with their commands by group."""
+def questions_json(only: Collection[Question] | None = None) -> dict[str, Any]:
+    """Return the questions with their commands by group; ``only`` these where given."""
     rows = [
         {
             "group": translated(title),
@@ -33,8 +36,45 @@ def questions_json() -> dict[str, Any]:
         }
         for title, questions in QUESTIONS.items()
         for each in questions
+        if only is None or each in only
     ]
     return {"schema": 1, "questions": rows}
+
+
+def found_json(found: Found) -> dict[str, Any]:
+    """Return the commands, questions and pages that mention a term."""
+    commands = [f"gaudi-launch help {name}" for name in found.commands]
+    pages = list_json(found.pages)["pages"]
+    return {**questions_json(found.questions), "commands": commands, "pages": pages}
+
+
+def show_found(found: Found) -> None:
+    """Print the commands, questions and pages that mention a term."""
+    parts = (
+        (
+            "questions.found_commands",
+            [HelpEntry(f"help {name}", line) for name, line in found.commands.items()],
+        ),
+        (
+            "questions.found_questions",
+            [HelpEntry(each.arguments, text(each.id)) for each in found.questions],
+        ),
+        (
+            "questions.found_pages",
+            [HelpEntry(f"help {_topic(page.name)}", page.title) for page in found.pages],
+        ),
+    )
+    coloured = is_coloured(sys.stdout)
+    print(text("questions.prefix"))
+    for title, entries in parts:
+        if entries:
+            print("\n" + painted(text(title), BOLD, coloured=coloured))
+            print("\n".join(entry_lines(entries, terminal_width(), coloured)))
+
+
+def _topic(page: str) -> str:
+    """Return a page's name for `help`: as a file where a command has it."""
+    return f"{page}.md" if page in COMMANDS else page
 
 
 def question_lines(width: int, *, coloured: bool) -> Iterator[str]:

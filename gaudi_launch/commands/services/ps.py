@@ -12,14 +12,15 @@ app = CommandApp()
 
 # all queried at the same time; one that is too busy to answer shows a dash
 _METRICS_SECONDS = 0.5
-# a service in one of these phases needs attention: it is shown until it is started again
-_FAILED = ("failed", "lost")
 
 
 @app.command()
 def ps(
     everything: bool = typer.Option(
         False, "-a", "--all", help="Also show stopped services, with their last error."
+    ),
+    prune: bool = typer.Option(
+        False, "--prune", help="Remove the failed services with their logs."
     ),
     as_json: bool = typer.Option(False, "--json", help="One JSON object on stdout."),
 ) -> None:
@@ -29,6 +30,9 @@ def ps(
     from gaudi_launch.core.services.metrics import loads
     from gaudi_launch.core.services.state.registry import services
 
+    if prune:
+        _prune(as_json=as_json)
+        return
     every = services()
     shown = [service for service in every if everything or service.alive]
     urls = {
@@ -40,7 +44,22 @@ def ps(
         emit_json({"schema": 1, "services": [to_json(s, load.get(s.name), now) for s in shown]})
     else:
         if not everything:
-            shown += [
-                service for service in every if not service.alive and service.phase in _FAILED
-            ]
+            # they need attention
+            shown += [service for service in every if service.failed]
         show(shown, load, now, everything=everything)
+
+
+def _prune(*, as_json: bool) -> None:
+    """Remove the failed services that left no process, and print their names."""
+    from gaudi_launch.cli.console import emit_json
+    from gaudi_launch.core.base.messages import text
+    from gaudi_launch.core.services.state.orphans import prune
+
+    removed = prune()
+    if as_json:
+        emit_json({"schema": 1, "removed": removed})
+        return
+    for name in removed:
+        print(text("services.removed", name=name))
+    if not removed:
+        print(text("services.none_removed"))

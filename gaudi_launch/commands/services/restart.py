@@ -14,7 +14,9 @@ app = CommandApp()
 
 @app.command()
 def restart(
-    name: str = typer.Argument(..., metavar="NAME", help="A service, as 'ps -a' shows it."),
+    name: str | None = typer.Argument(
+        None, metavar="NAME", help="The name of a service, as 'ps -a' shows it."
+    ),
     drain: float = DRAIN,
     no_wait: bool = typer.Option(
         False, "--no-wait", help="Return immediately, not when it is ready."
@@ -26,7 +28,10 @@ def restart(
     from gaudi_launch.cli.terminal import Terminal
     from gaudi_launch.core.base.messages import text
     from gaudi_launch.core.launch.stop import restart as use_case
+    from gaudi_launch.core.services.state.registry import services, unnamed
 
+    if name is None:
+        raise unnamed(services())
     use_case(name, drain, Terminal())
     if no_wait:
         print(text("services.starting", name=name), file=sys.stderr)

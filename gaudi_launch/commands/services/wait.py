@@ -5,13 +5,14 @@ from __future__ import annotations
 import typer
 
 from gaudi_launch.cli.command_app import CommandApp
+from gaudi_launch.cli.service_argument import NAME
 
 app = CommandApp()
 
 
 @app.command()
 def wait(
-    name: str = typer.Argument(..., metavar="NAME", help="A service, as 'ps' shows it."),
+    name: str | None = NAME,
     timeout: str | None = typer.Option(
         None, "--timeout", metavar="TIME", help="Timeout: 90, 5m, 1h."
     ),
@@ -25,6 +26,7 @@ def wait(
     from gaudi_launch.core.base.errors import ExitCode, LaunchError
     from gaudi_launch.core.base.messages import text
     from gaudi_launch.core.planning.parse import seconds
+    from gaudi_launch.core.services.state.registry import resolve
 
     if timeout is None:
         limit = None
@@ -33,11 +35,11 @@ def wait(
     if limit == 0:
         raise LaunchError("services.timeout", ExitCode.USAGE, found=timeout)
     begin = time.monotonic()
-    service = until_ready(name, limit)
+    service = until_ready(resolve(name).name, limit)
     if as_json:
         waited = round(time.monotonic() - begin, 1)
         facts = {
-            "name": name,
+            "name": service.name,
             "phase": "ready",
             "model": service.state.get("served"),
             "url": service.url,
@@ -47,7 +49,7 @@ def wait(
     print(
         text(
             "services.is_ready",
-            name=name,
+            name=service.name,
             model=service.state.get("served") or "-",
             url=service.url,
         )

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -27,7 +27,7 @@ from gaudi_launch.core.launch.options import LaunchOptions
 from gaudi_launch.core.launch.prepared import Prepared
 from gaudi_launch.core.launch.report import Reporter
 from gaudi_launch.core.launch.route import ReservedCards, launch
-from gaudi_launch.core.launch.saved_plan import on_this_machine
+from gaudi_launch.core.launch.saved_plan import merged, on_this_machine
 from gaudi_launch.core.launch.todo import CheckedPlan
 from gaudi_launch.core.planning.container import Container
 from gaudi_launch.core.planning.exported import SECRETS
@@ -77,14 +77,44 @@ class StartedService:
 def start(options: LaunchOptions, how: ServeMode, reporter: Reporter) -> StartedService:
     """Start a model; return when it ended, or is detached (``how.detach``).
 
-    Raises LaunchError.
+    Without a port it takes that of the earlier service of its name, else the next free one from its
+    engine's default. Raises LaunchError.
     """
+    if how.name is not None:
+        store.check_name(how.name)
     options = on_this_machine(options)
+    given = merged(options)
+    demo = registry.read("demo") if given.model == "demo" else None
+    if given.model == "demo" and how.name is None and not (given.port and demo and demo.alive):
+        how = replace(how, name="demo")
+    if given.port is not None:
+        return _start(options, how, reporter)
+    # a name from the model contains the port
+    earlier = registry.read(how.name) if how.name else None
+    if earlier is not None and earlier.alive:
+        raise LaunchError("services.name_taken", ExitCode.USAGE, name=earlier.name)
+    if earlier is not None and earlier.url:
+        port = listener.address(earlier.url)[1]
+        return _start(replace(options, port=str(port)), how, reporter)
+    while True:
+        try:
+            return _start(options, how, reporter)
+        except LaunchError as error:
+            values = error.text.values
+            if error.id not in ("serve.port_taken", "services.port_reserved"):
+                raise
+            by_port = store.default_name(given.model or "", str(values["port"]))
+            if how.name is None and registry.read(by_port) is not None:
+                raise
+            options = replace(options, port=str(values["free"]))
+            reporter.say(text("serve.next_port", port=values["port"], free=values["free"]))
+
+
+def _start(options: LaunchOptions, how: ServeMode, reporter: Reporter) -> StartedService:
+    """Start a model at the port of its options, else at its engine's default."""
     limits = dict(LIMITS)
     if how.phase_timeout is not None:
         limits = dict.fromkeys(limits, seconds("--phase-timeout", how.phase_timeout))
-    if how.name is not None:
-        store.check_name(how.name)
     check_restart(how.restart)
     _check_place(options, how)
     if options.model == "demo" and options.python is None and how.place is None:

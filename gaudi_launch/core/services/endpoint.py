@@ -52,21 +52,22 @@ class Target:
         return None
 
 
-def target(text: str, *, running: bool = True) -> Target:
-    """Return the server of a URL or of a service's name.
+def target(text: str | None, *, running: bool = True) -> Target:
+    """Return the server of a URL, or of a service as `registry.resolve` finds it.
 
     A URL is ``http://host:port`` or ``host:port``, with or without /v1. ``running``: a service that
     is not ready by its record is refused. Raises LaunchError: USAGE for a value that is neither,
     FAILED for a service that is not ready.
     """
-    word = text.strip()
-    if "://" in word or ":" in word:
+    word = text.strip() if text is not None else None
+    if word is not None and ":" in word:
         return Target(_base(word))
-    service = registry.find(word)
+    service = registry.resolve(word)
+    name = service.name
     if running and service.phase != "ready":
-        raise LaunchError("measure.not_ready", ExitCode.FAILED, name=word, phase=service.phase)
+        raise LaunchError("measure.not_ready", ExitCode.FAILED, name=name, phase=service.phase)
     plan = store.read(service.folder, "plan.json") or {}
-    return Target(_base(service.url), word, option(plan, "--served-model-name"), plan)
+    return Target(_base(service.url), name, option(plan, "--served-model-name"), plan)
 
 
 def option(plan: Mapping[str, Any], name: str) -> str | None:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.core.base.errors import LaunchError
 from gaudi_launch.core.base.json_values import mapping
 from gaudi_launch.core.base.messages import message
 from gaudi_launch.core.doctor.installer import commands, software_release
@@ -29,25 +29,37 @@ _log = logging.getLogger(__name__)
 def why(log: str | None, exit_status: int | None) -> Explanation:
     """Explain a log by its path, ``-`` for stdin, or a service by its name.
 
-    Without either, explain what failed last. Raises LaunchError.
+    Without either, explain what failed last, else the only running service. Raises LaunchError.
     """
     if log == "-":
         return _with_drift(explain.explain_log(None, exit_status))
     if log is None:
-        failed = [each for each in registry.services() if each.phase in ("failed", "lost")]
+        failed = [each for each in registry.services() if each.failed]
         if not failed:
-            raise LaunchError("diagnose.nothing_failed", ExitCode.USAGE)
+            return _of_service(registry.resolve(None), exit_status)
         last = max(
             failed, key=lambda each: float(each.state.get("ended") or each.state.get("began") or 0)
         )
-        return _with_drift(explain.explain_service(last, exit_status), last)
+        return _of_service(last, exit_status)
     path = Path(log)
     # a folder is not a log, so the name may be that of a service
-    service = None
-    if path.is_dir() or not path.exists():
-        service = registry.read(log)
-    if service is None:
+    if path.exists() and not path.is_dir():
         return _with_drift(explain.explain_log(path, exit_status))
+    try:
+        service = registry.resolve(log)
+    except LaunchError as error:
+        if error.id != "services.unknown" or not _is_path(log):
+            raise
+        return _with_drift(explain.explain_log(path, exit_status))
+    return _of_service(service, exit_status)
+
+
+def _is_path(word: str) -> bool:
+    """Return True for an argument that is more likely a file than a service."""
+    return "/" in word or word.endswith((".log", ".txt"))
+
+
+def _of_service(service: ServiceRecord, exit_status: int | None) -> Explanation:
     return _with_drift(explain.explain_service(service, exit_status), service)
 
 

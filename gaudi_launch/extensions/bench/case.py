@@ -19,11 +19,16 @@ from gaudi_launch.core.base.messages import Message, message
 from gaudi_launch.core.base.plotting import check_picture, write_picture
 from gaudi_launch.core.services.endpoint import Target, api_key, target
 from gaudi_launch.core.services.state import registry
-from gaudi_launch.extensions.bench import external_tools, protocols, run, server
+from gaudi_launch.extensions.bench import external_tools, measurement, protocols, server
 from gaudi_launch.extensions.bench.client import Client, ServerError
 from gaudi_launch.extensions.bench.external_tools import ToolLoad
+from gaudi_launch.extensions.bench.measurement import (
+    child_environment,
+    default_file,
+    problem,
+    server_facts,
+)
 from gaudi_launch.extensions.bench.plot import picture, titles
-from gaudi_launch.extensions.bench.run import child_environment, default_file, problem, server_facts
 from gaudi_launch.extensions.bench.run_file import (
     BenchRun,
     BenchWorkload,
@@ -122,7 +127,7 @@ class BenchOptions:
     )
     stop_early: bool = switch("--stop-early", help="Let the model end answers early.", panel=_HOW)
     timeout: str = text(
-        "--patience",
+        "--timeout",
         help="Timeout without data of a request: 90, 5m.",
         panel=_HOW,
         metavar="TIME",
@@ -250,9 +255,7 @@ def prepare(words: Sequence[str], options: BenchOptions) -> BenchCase:
     differences: tuple[Message, ...] = ()
     if options.plan_file is not None:
         words, options, differences = _of_saved(words, options, Path(options.plan_file))
-    if not words:
-        raise LaunchError("usage.missing_argument", ExitCode.USAGE, name="URL|NAME")
-    if len(words) != 1:
+    if len(words) > 1:
         raise LaunchError("measure.one_server", ExitCode.USAGE, found=" ".join(words))
     if options.tool not in external_tools.TOOLS:
         known = ", ".join(external_tools.TOOLS)
@@ -264,7 +267,7 @@ def prepare(words: Sequence[str], options: BenchOptions) -> BenchCase:
         raise LaunchError("measure.tool_no_trace", ExitCode.USAGE, tool=options.tool)
     if options.seconds is not None and not options.trace:
         raise LaunchError("measure.seconds_trace", ExitCode.USAGE)
-    found = target(words[0])
+    found = target(words[0] if words else None)
     tool, program = _choose(options, found, numbers)
     return BenchCase(options, found, numbers, tool, program, differences)
 
@@ -342,7 +345,7 @@ def _numbers(options: BenchOptions) -> BenchNumbers:
         # a run of the same texts would be answered from the prefix cache, and look like a faster
         # server
         texts=seed if seed is not None else new_seed(),
-        timeout=seconds("--patience", options.timeout),
+        timeout=seconds("--timeout", options.timeout),
     )
 
 
@@ -410,14 +413,16 @@ def _with_our_client(case: BenchCase, going: Callable[[Going], None], scale: flo
         known = ", ".join(("auto", *protocols.FORMS))
         raise LaunchError("measure.form", ExitCode.USAGE, found=form, known=known)
     client = Client(case.found.url, api_key=api_key(), timeout=numbers.timeout)
-    manner = run.RequestManner(
+    manner = measurement.RequestManner(
         form=None if form == "auto" else form,  # type: ignore[arg-type]
         model=options.model,
         ignore_eos=not options.stop_early,
         texts=numbers.texts,
         time_scale=scale,
     )
-    made, interrupted = asyncio.run(run.builtin(client, case.found, workload, going, manner))
+    made, interrupted = asyncio.run(
+        measurement.builtin(client, case.found, workload, going, manner)
+    )
     return BenchOutcome(made, interrupted)
 
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
 import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
+
+import typer
 
 from gaudi_launch.cli.command_app import CommandApp
 from gaudi_launch.core.base.messages import text
 from gaudi_launch.extensions.bench.chat_options import (
     MODEL,
-    SERVER,
     SYSTEM,
     TEMPERATURE,
     TIMEOUT,
@@ -19,6 +22,7 @@ from gaudi_launch.extensions.bench.chat_options import (
 
 if TYPE_CHECKING:
     from gaudi_launch.core.services.endpoint import Target
+    from gaudi_launch.extensions.bench.chat_options import ChatOptions
     from gaudi_launch.extensions.bench.conversation import Conversation
 
 app = CommandApp()
@@ -28,7 +32,12 @@ _MOST_QUESTION = 4 << 20
 
 @app.command()
 def chat(
-    server: str = SERVER,
+    words: list[str] | None = typer.Argument(
+        None,
+        metavar="[URL|NAME] [QUESTION]...",
+        help="A server's address, a service, or its model (default: the only running service); a "
+        "question to answer.",
+    ),
     system: str = SYSTEM,
     model: str | None = MODEL,
     tokens: str | None = TOKENS,
@@ -37,25 +46,43 @@ def chat(
 ) -> None:
     """Chat with a server. Ctrl-C stops the answer, Ctrl-D ends the chat; /reset clears the history.
 
-    From a pipe, the input is one question, and only the answer is written. The key, if one is
-    needed, comes from VLLM_API_KEY.
+    A question as argument, or from a pipe, is answered alone: only the answer is written. The key,
+    if one is needed, comes from VLLM_API_KEY.
     """
+    server, question = server_and_question(words or ())
     asked = read(server, model, system, tokens, temperature, timeout)
+    talk(asked, question)
+
+
+def server_and_question(words: Sequence[str]) -> tuple[str | None, str]:
+    """Return the server that the arguments name, if any, and their question.
+
+    An address or a name is printable ASCII without blanks: any other first argument belongs to the
+    question.
+    """
+    if words and re.fullmatch("[!-~]+", words[0]):
+        return words[0], " ".join(words[1:])
+    return None, " ".join(words)
+
+
+def talk(asked: ChatOptions, question: str) -> None:
+    """Answer a question and return, or read questions from the terminal or a pipe."""
     talking = asked.begin()
-    if sys.stdin.isatty():
-        _talk(talking, asked.target)
+    if question or not sys.stdin.isatty():
+        _once(talking, asked.target, question)
     else:
-        _once(talking, asked.target)
+        _talk(talking, asked.target)
 
 
-def _once(talking: Conversation, found: Target) -> None:
-    """Answer one question from a pipe."""
+def _once(talking: Conversation, found: Target, question: str) -> None:
+    """Answer one question; "": the one from the pipe."""
     from gaudi_launch.core.base.errors import ExitCode, LaunchError
     from gaudi_launch.extensions.bench.client import ServerError
     from gaudi_launch.extensions.bench.conversation import answer
-    from gaudi_launch.extensions.bench.run import problem
+    from gaudi_launch.extensions.bench.measurement import problem
 
-    question = sys.stdin.buffer.read(_MOST_QUESTION).decode("utf-8", errors="replace").strip()
+    if not question:
+        question = sys.stdin.buffer.read(_MOST_QUESTION).decode("utf-8", errors="replace").strip()
     if not question:
         raise LaunchError("measure.no_question", ExitCode.USAGE)
     try:

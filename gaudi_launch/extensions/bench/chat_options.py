@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from gaudi_launch.core.services.endpoint import Target
     from gaudi_launch.extensions.bench.conversation import Conversation
 
-SERVER = typer.Argument(..., metavar="URL|NAME", help="A server's address, or a service's name.")
 SYSTEM = typer.Option(
     "", "--system", metavar="TEXT", help="System prompt, sent before the conversation."
 )
@@ -23,7 +22,7 @@ TEMPERATURE = typer.Option(
     None, "--temperature", metavar="T", help="0 to 2 (default: the server's)."
 )
 TIMEOUT = typer.Option(
-    "120", "--patience", metavar="TIME", help="Timeout without data of the server: 90, 5m."
+    "120", "--timeout", metavar="TIME", help="Timeout without data of the server: 90, 5m."
 )
 
 
@@ -47,7 +46,7 @@ class ChatOptions:
 
         from gaudi_launch.extensions.bench.client import Client, ServerError
         from gaudi_launch.extensions.bench.conversation import begin
-        from gaudi_launch.extensions.bench.run import problem
+        from gaudi_launch.extensions.bench.measurement import problem
 
         client = Client(self.target.url, api_key=api_key(), timeout=self.timeout)
         try:
@@ -65,7 +64,7 @@ class ChatOptions:
 
 
 def read(
-    server: str,
+    server: str | None,
     model: str | None,
     system: str,
     tokens: str | None,
@@ -86,5 +85,5 @@ def read(
         float(fraction("--temperature", temperature, 0.0, 2.0))
         if temperature is not None
         else None,
-        seconds("--patience", timeout),
+        seconds("--timeout", timeout),
     )

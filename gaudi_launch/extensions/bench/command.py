@@ -22,8 +22,9 @@ _Bench = record(BenchOptions())
 def bench(
     words: list[str] = typer.Argument(
         None,
-        metavar="URL|NAME | compare A B | FILE...",
-        help="A server; two saved runs to compare; with --learn files.",
+        metavar="[URL|NAME] | compare A B | FILE...",
+        help="A server (default: the only running service); two saved runs to compare; with "
+        "--learn files.",
     ),
     given: BenchOptions = _Bench,
     learn: bool = typer.Option(

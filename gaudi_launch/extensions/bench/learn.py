@@ -233,7 +233,7 @@ def _setup_of_service(path: Path, service: str) -> RecordedSetup:
         service = next((one.name for one in registry.services() if one.state.get("log") == log), "")
     if not service:
         raise _Unusable("learn.no_service")
-    return _setup(store.read(registry.find(service).folder, "plan.json") or {})
+    return _setup(store.read(registry.resolve(service).folder, "plan.json") or {})
 
 
 def _of_metrics(path: Path, text: str, service: str) -> Iterable[SpeedMeasurement]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import typer
 
 from gaudi_launch.cli.command_app import CommandApp
+from gaudi_launch.cli.service_argument import SERVER
 from gaudi_launch.extensions.bench.chat_options import (
     MODEL,
-    SERVER,
     SYSTEM,
     TEMPERATURE,
     TIMEOUT,
@@ -20,7 +20,7 @@ app = CommandApp()
 
 @app.command()
 def webui(
-    server: str = SERVER,
+    server: str | None = SERVER,
     host: str = typer.Option(
         "127.0.0.1", "-u", "--host", metavar="ADDRESS", help="Address to listen on."
     ),

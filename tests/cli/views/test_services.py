@@ -11,7 +11,7 @@ import pytest
 from gaudi_launch.cli.main import run
 from gaudi_launch.cli.views import services as views
 from gaudi_launch.core.services.metrics import EngineLoad
-from gaudi_launch.core.services.state import store
+from gaudi_launch.core.services.state import registry, store
 from gaudi_launch.core.services.state.registry import ServiceRecord
 from tests.support.cli import golden
 from tests.support.screens import screen
@@ -48,7 +48,18 @@ def test_failed_and_lost_services_are_shown_stopped_ones_are_not(
     assert run(["ps"]) == 0
     out = capsys.readouterr().out
     assert ("broken" in out, "gone" in out, "quiet" in out) == (True, True, False)
-    assert out.splitlines()[-1] == "failed: 2; the cause: gaudi-launch why broken"
+    assert out.splitlines()[-3:] == [
+        "failed: 2; cause: gaudi-launch why broken; remove: gaudi-launch ps --prune",
+        "  broken  The KV cache cannot hold one request.",
+        "  gone    its launcher exited without a message (killed, or the disk was full)",
+    ]
+
+
+def test_prune_removes_the_failed_ones(ended: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with service("alive", "http://127.0.0.1:1", phase="failed"):
+        assert run(["ps", "--prune"]) == 0
+        assert capsys.readouterr().out == "broken: removed\ngone: removed\n"
+        assert {each.name for each in registry.services()} == {"alive", "quiet"}
 
 
 def test_the_json_of_ps_has_running_services_only(

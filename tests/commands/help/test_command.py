@@ -100,3 +100,29 @@ def test_a_narrow_terminal_has_the_command_below_the_question() -> None:
 def test_the_page_of_the_documentation_is_the_same(language: str, name: str) -> None:
     set_language(language)
     golden(name, questions_markdown(), TOP / "docs")
+
+
+def test_a_term_is_found_in_commands_questions_and_pages(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert run(["help", "Alerts", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["commands"][:2] == [
+        "gaudi-launch help render",
+        "gaudi-launch help render monitoring",
+    ]
+    assert [page["name"] for page in found["pages"]] == ["measuring"]
+    assert run(["help", "prometheus"]) == 0
+    out = capsys.readouterr().out
+    assert "  exporter  How does Prometheus see it?\n" in out and "  help measuring" in out
+
+
+def test_a_page_with_the_name_of_a_command_is_named_below_its_help(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert run(["help", "stack"]) == 0
+    assert capsys.readouterr().out.endswith(
+        "\n\nThe page of this name: gaudi-launch help stack.md\n"
+    )
+    assert run(["help", "stack.md"]) == 0
+    assert capsys.readouterr().out.startswith("# Several models from one file\n")

@@ -3,9 +3,11 @@ and nothing left."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -271,6 +273,39 @@ def test_a_port_of_a_service_that_warms_up_is_refused_by_its_name(
     # its own restart takes the port again
     code, out, err = user.call("restart", "a")
     assert code == 0 and "answers at" in out, err
+
+
+def test_a_service_without_p_takes_the_next_free_port_and_keeps_it(
+    user: Keeper, model: Path
+) -> None:
+    def serve() -> tuple[int, str, str]:
+        words = ("serve", str(model), "-n", "2", "--name", "a", "--no-doctor", "--detach")
+        return user.call(*words, "--python", str(user.python))
+
+    with contextlib.ExitStack() as stack:
+        listener = stack.enter_context(socket.socket())
+        # another program may use it
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        with contextlib.suppress(OSError):
+            listener.bind(("127.0.0.1", 30001))
+            listener.listen()
+        code, _, err = serve()
+        assert code == 0 and err.startswith("Port 30001 is in use; this service takes port "), err
+        port = int(user.services()[0]["url"].rpartition(":")[2])
+        assert port > 30001
+        code, _, err = serve()
+        assert code == 2 and "is already running" in err
+        assert user.call("stop", "a")[0] == 0
+        listener.close()
+        assert serve()[0] == 0
+        assert user.services()[0]["url"].endswith(f":{port}")
+        assert user.call("stop", "a")[0] == 0
+        other = stack.enter_context(socket.socket())
+        other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        other.bind(("127.0.0.1", port))
+        other.listen()
+        code, _, err = serve()
+        assert code == 3 and f"Port {port} is in use" in err
 
 
 def test_of_five_launches_on_one_port_one_wins(user: Keeper, model: Path, free_port: int) -> None:

@@ -242,7 +242,7 @@ def test_a_named_service_and_its_default_file(
         (["compare", "a"], 2, "two files"),
         (["compare", "a", "b"], 2, "cannot be read"),
         (["nobody"], 2, "nobody"),
-        ([], 2, "Missing argument"),
+        ([], 2, "There is no service"),
     ],
 )
 def test_bad_words_change_nothing(

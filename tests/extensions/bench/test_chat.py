@@ -158,7 +158,7 @@ def test_the_options_of_a_chat_reach_it(command: str, monkeypatch: pytest.Monkey
     for module in (chat, webui):
         monkeypatch.setattr(module, "read", read)
     options = ["--system", "s", "--model", "m", "--max-tokens", "5", "--temperature", "0.5"]
-    assert run([command, "http://h", *options, "--patience", "9"]) == 130
+    assert run([command, "http://h", *options, "--timeout", "9"]) == 130
     assert run([command, "http://h"]) == 130
     assert seen == [
         ("http://h", "m", "s", "5", "0.5", "9"),

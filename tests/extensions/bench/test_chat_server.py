@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from tests.support.cli import output
+from tests.support.service_record import service
 from tests.support.stand_in_server import serving
 from tests.support.waiting import GENEROUS
 
@@ -37,6 +39,16 @@ def test_servers_without_chat_are_talked_to_as_well(form: str) -> None:
     assert (done.returncode, done.stdout) == (0, "Paris w1\n")
     asked: dict[str, Any] = manner.questions[-1]
     assert asked.get("max_tokens", asked.get("parameters", {}).get("max_new_tokens")) == 256
+
+
+@pytest.mark.parametrize("words", [["run", "m"], ["chat", "demo"], ["chat"]])
+def test_a_question_as_argument_is_answered_by_the_service_of_a_model(
+    words: list[str], plain_english: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hint = "stop it: gaudi-launch stop demo\n" if words[0] == "run" else ""
+    with serving(pieces=2) as (url, manner), service("demo", url):
+        assert output(capsys, *words, "法国的首都", "hello") == (0, "Paris w1\n", hint)
+    assert manner.questions[-1]["messages"][-1]["content"] == "法国的首都 hello"
 
 
 def test_control_c_in_a_pipe_is_130() -> None:

@@ -26,7 +26,7 @@ from gaudi_launch.extensions.bench.learn import (
     service_and_files,
     unlearn,
 )
-from gaudi_launch.extensions.bench.run import server_facts
+from gaudi_launch.extensions.bench.measurement import server_facts
 from gaudi_launch.extensions.bench.run_file import load
 from tests.support.places import DATA
 from tests.support.refusals import refused

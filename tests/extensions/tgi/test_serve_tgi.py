@@ -38,7 +38,7 @@ def test_it_says_when_it_answers_and_ctrl_c_stops_the_container(
     lines = ready_lines(process)
     assert lines[0].startswith("Ready after ")
     assert lines[0].endswith(f": /models/Small answers at http://127.0.0.1:{free_port}\n")
-    assert f"http://127.0.0.1:{free_port}/generate" in lines[1] and '"inputs"' in lines[1]
+    assert f"http://127.0.0.1:{free_port}/generate" in lines[2] and '"inputs"' in lines[2]
     (run,) = user.daemon.runs
     assert run.image == IMAGE
     assert run.options["-p"] == [f"127.0.0.1:{free_port}:80"]

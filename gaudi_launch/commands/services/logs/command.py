@@ -8,6 +8,7 @@ import typer
 
 from gaudi_launch.cli.command_app import CommandApp
 from gaudi_launch.cli.console import emit_json
+from gaudi_launch.cli.service_argument import NAME
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,7 +24,7 @@ _PIECE = 1 << 16
 
 @app.command()
 def logs(
-    name: str = typer.Argument(..., metavar="NAME", help="A service, as 'ps' shows it."),
+    name: str | None = NAME,
     follow: bool = typer.Option(
         False, "-f", "--follow", help="Follow the log until the service ends."
     ),
@@ -46,17 +47,17 @@ def logs(
     """
     from gaudi_launch.core.base.errors import ExitCode, LaunchError, file_error
     from gaudi_launch.core.services.log.tail import start_of_last
-    from gaudi_launch.core.services.state.registry import find
+    from gaudi_launch.core.services.state.registry import resolve
 
     if previous and (launcher or follow):
         raise LaunchError("services.previous", ExitCode.USAGE)
-    found = find(name)
+    found = resolve(name)
     path = _path(found, launcher=launcher, previous=previous)
     try:
         if found.alive and not previous and not path.exists():
             # the engine is not started yet: the service waits for its cards or its cache
             if not follow:
-                _show_not_begun(name, path, as_json)
+                _show_not_begun(found.name, path, as_json)
                 return
             _await(path, found)
         with path.open("rb") as file:

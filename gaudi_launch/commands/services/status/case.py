@@ -35,19 +35,19 @@ class ServiceStatus:
     ray: RayStatus | None = None
 
 
-def status(name: str, history_seconds: float | None = None) -> ServiceStatus:
+def status(name: str | None, history_seconds: float | None = None) -> ServiceStatus:
     """Return the facts of a service, with its history where requested.
 
-    Raises LaunchError for an unknown name.
+    Raises LaunchError as `resolve` does.
     """
     from gaudi_launch.core.services import ray_status
     from gaudi_launch.core.services.history import points, read_rows
     from gaudi_launch.core.services.metrics import requests_of
     from gaudi_launch.core.services.run_record import read_run_record
     from gaudi_launch.core.services.state import store
-    from gaudi_launch.core.services.state.registry import find
+    from gaudi_launch.core.services.state.registry import resolve
 
-    service = find(name)
+    service = resolve(name)
     plan = store.read(service.folder, "plan.json") or {}
     answers = service.alive and service.phase == "ready"
     load = requests_of(service.url) if answers else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import typer
 
 from gaudi_launch.cli.command_app import CommandApp
+from gaudi_launch.cli.service_argument import NAME
 from gaudi_launch.core.planning.parse import if_given
 
 app = CommandApp()
@@ -12,7 +13,7 @@ app = CommandApp()
 
 @app.command()
 def status(
-    name: str = typer.Argument(..., metavar="NAME", help="A service, as 'ps -a' shows it."),
+    name: str | None = NAME,
     history: str = typer.Option(
         "", "--history", metavar="TIME", help="Draw its last 30m, 1h or 1d."
     ),

@@ -24,7 +24,7 @@ app = CommandApp()
 @app.command()
 def stop(
     names: list[str] | None = typer.Argument(
-        None, metavar="[NAME]...", help="Services, as 'ps' shows them."
+        None, metavar="[NAME]...", help="Names of services, as 'ps' shows them."
     ),
     everything: bool = typer.Option(False, "--all", help="Stop all running services of this user."),
     orphans: bool = typer.Option(False, "--orphans", help="Stop processes whose launcher died."),
@@ -38,10 +38,11 @@ def stop(
     """Drain requests, stop the engine and its child processes, and check that the cards are
     free."""
     from gaudi_launch.core.launch.stop import check_drain
-    from gaudi_launch.core.services.state.registry import find, services
+    from gaudi_launch.core.services.state.registry import choices, find, services
 
     if sum((bool(names), everything, orphans)) != 1:
-        raise LaunchError("services.stop_what", ExitCode.USAGE)
+        running = [each for each in services() if each.alive]
+        raise LaunchError("services.stop_what", ExitCode.USAGE, detail=choices(running))
     check_drain(drain)
     if orphans:
         _end_orphans(yes, as_json)

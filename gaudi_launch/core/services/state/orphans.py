@@ -10,17 +10,19 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import shutil
 import signal
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from gaudi_launch.core.base.errors import LaunchError
 from gaudi_launch.core.base.messages import Message, message
 from gaudi_launch.core.services.process.lineage import Above, above, seen_by, shares_our_files
 from gaudi_launch.core.services.state import identity
 from gaudi_launch.core.services.state.identity import Identity
-from gaudi_launch.core.services.state.registry import Held, LockAnswer, ask_lock
+from gaudi_launch.core.services.state.registry import Held, LockAnswer, ask_lock, hold, services
 from gaudi_launch.core.services.state.store import is_name
 
 # the folder of a service, in the environment of all processes of its engine
@@ -73,6 +75,21 @@ def orphans(folder: Path | None = None) -> list[Orphan]:
     Of one service or of all.
     """
     return list(look(folder).dead)
+
+
+def prune() -> list[str]:
+    """Remove the folders of failed services; return their names.
+
+    A service whose processes still run keeps its folder, by which they are found.
+    """
+    removed = []
+    for service in services():
+        if not service.failed or look(service.folder) != Lost():
+            continue
+        with contextlib.suppress(LaunchError), hold(service.name):
+            shutil.rmtree(service.folder, ignore_errors=True)
+            removed.append(service.name)
+    return removed
 
 
 def look(folder: Path | None = None) -> Lost:

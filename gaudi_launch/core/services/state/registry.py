@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import Any
 
 from gaudi_launch.core.base import locks
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
-from gaudi_launch.core.base.json_values import array
+from gaudi_launch.core.base.json_values import array, mapping
 from gaudi_launch.core.base.messages import catalogue, language, text
 from gaudi_launch.core.base.paths import machine_root
 from gaudi_launch.core.host import card_locks
@@ -76,6 +76,11 @@ class ServiceRecord:
         return "lost"
 
     @property
+    def failed(self) -> bool:
+        """Return True if its last run ended by itself."""
+        return not self.alive and self.phase in ("failed", "lost")
+
+    @property
     def launcher(self) -> Identity | None:
         return identity_in(self.state, "launcher")
 
@@ -102,6 +107,14 @@ class ServiceRecord:
     @property
     def url(self) -> str:
         return str(self.state.get("url", ""))
+
+    @property
+    def models(self) -> frozenset[str]:
+        """Return the names of its model: in requests, on the command line, of its folder."""
+        model = mapping((store.read(self.folder, "plan.json") or {}).get("model"))
+        path = str(self.state.get("model") or "")
+        names = (self.state.get("served"), model.get("name"), path, Path(path).name)
+        return frozenset(name for name in names if isinstance(name, str) and name)
 
     @property
     def modules(self) -> tuple[int, ...]:
@@ -134,6 +147,61 @@ def find(name: str) -> ServiceRecord:
         known = ", ".join(service.name for service in services()) or "-"
         raise LaunchError("services.unknown", ExitCode.USAGE, found=name, known=known)
     return service
+
+
+def resolve(word: str | None) -> ServiceRecord:
+    """Return the service that an argument of a reading command means.
+
+    ``word``: its name, a name of its model, or the beginning of one of them; of several, the
+    running one is meant. None: the only running service. Raises LaunchError (USAGE), with the
+    services to choose from.
+    """
+    if word is None:
+        return _only(services())
+    if store.is_name(word) and (exact := read(word)) is not None:
+        return exact
+    found = with_model(word)
+    if not found and word:
+        found = [
+            each
+            for each in services()
+            if any(name.startswith(word) for name in (each.name, *each.models))
+        ]
+    if not found:
+        return find(word)
+    if len(found) == 1:
+        return found[0]
+    return _only(found, word)
+
+
+def with_model(name: str) -> list[ServiceRecord]:
+    """Return the services of this name, or with a model of this name."""
+    return [each for each in services() if name in (each.name, *each.models)]
+
+
+def _only(found: Sequence[ServiceRecord], word: str = "") -> ServiceRecord:
+    """Return the only running one. Raises LaunchError (USAGE)."""
+    running = [each for each in found if each.alive]
+    if len(running) == 1:
+        return running[0]
+    if word:
+        raise LaunchError(
+            "services.ambiguous", ExitCode.USAGE, detail=choices(running or found), name=word
+        )
+    raise unnamed(running or found)
+
+
+def unnamed(known: Sequence[ServiceRecord]) -> LaunchError:
+    """Return the error of a command without the name of a service."""
+    if not known:
+        return LaunchError("services.none_at_all", ExitCode.USAGE)
+    return LaunchError("services.unnamed", ExitCode.USAGE, detail=choices(known))
+
+
+def choices(known: Sequence[ServiceRecord]) -> str:
+    """Return a line for each service: its name and phase."""
+    widest = max((len(each.name) for each in known), default=0)
+    return "\n".join(f"  {each.name.ljust(widest)}  {phase(each)}" for each in known)
 
 
 def _check_other_users(name: str) -> None:

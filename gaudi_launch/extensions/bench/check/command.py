@@ -5,15 +5,14 @@ from __future__ import annotations
 import typer
 
 from gaudi_launch.cli.command_app import CommandApp
+from gaudi_launch.cli.service_argument import SERVER
 
 app = CommandApp()
 
 
 @app.command()
 def check(
-    server: str = typer.Argument(
-        ..., metavar="URL|NAME", help="A server's address, or a service's name."
-    ),
+    server: str | None = SERVER,
     model: str | None = typer.Option(
         None, "--model", help="The model's name in requests (default: the first)."
     ),
@@ -24,7 +23,7 @@ def check(
         help="Length of the long prompt (default: the plan's bucket edge).",
     ),
     timeout: str = typer.Option(
-        "120", "--patience", metavar="TIME", help="Timeout without data of the server: 90, 5m."
+        "120", "--timeout", metavar="TIME", help="Timeout without data of the server: 90, 5m."
     ),
     as_json: bool = typer.Option(False, "--json", help="One JSON object on stdout."),
 ) -> None:
@@ -42,7 +41,7 @@ def check(
 
     found = target(server)
     wanted = number("--long", long, most=10**7) if long is not None else None
-    client = Client(found.url, api_key=api_key(), timeout=seconds("--patience", timeout))
+    client = Client(found.url, api_key=api_key(), timeout=seconds("--timeout", timeout))
     said = (lambda row: None) if as_json else view.tell
     rows = asyncio.run(checks.check(client, found, said, long=wanted, model=model))
     code = checks.exit_code(rows)

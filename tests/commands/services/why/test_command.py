@@ -148,7 +148,7 @@ def test_without_a_name_what_failed_last(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["why"]) == 2
-    assert "No service failed" in capsys.readouterr().err
+    assert "There is no service" in capsys.readouterr().err
     for name, ended, text in (
         ("old", 10.0, "OSError: [Errno 28] No space left on device\n"),
         ("new", 20.0, OOM),

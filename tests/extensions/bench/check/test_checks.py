@@ -92,7 +92,7 @@ def test_servers_that_are_not_well(
 
 def test_a_silent_server_is_given_up(capsys: pytest.CaptureFixture[str]) -> None:
     with serving(bad="silent") as (url, _):
-        code, found = ask(capsys, url, "--long", "100", "--patience", "2")
+        code, found = ask(capsys, url, "--long", "100", "--timeout", "2")
     assert code == 4 and "No answer within 2 s" in found["checks"][3]["message"]
 
 

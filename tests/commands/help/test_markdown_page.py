@@ -8,7 +8,7 @@ import re
 import pytest
 from rich.console import Console
 
-from gaudi_launch.commands.help.docs.markdown_page import MarkdownPage
+from gaudi_launch.commands.help.markdown_page import MarkdownPage
 
 PAGE = """\
 # Title

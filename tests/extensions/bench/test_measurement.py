@@ -7,8 +7,8 @@ import resource
 
 import pytest
 
-from gaudi_launch.extensions.bench import run
-from gaudi_launch.extensions.bench.run import child_environment
+from gaudi_launch.extensions.bench import measurement
+from gaudi_launch.extensions.bench.measurement import child_environment
 
 
 @pytest.mark.parametrize("error", [OSError("no"), ValueError("no")])
@@ -20,7 +20,7 @@ def test_a_limit_that_cannot_be_raised_ends_no_run(
 
     monkeypatch.setattr(resource, "getrlimit", lambda _: (1024, 4096))
     monkeypatch.setattr(resource, "setrlimit", refuse)
-    run._allow_connections()
+    measurement._allow_connections()
 
 
 def test_another_tool_reaches_the_server_without_a_proxy(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,7 +25,7 @@ def show_page(page: DocsPage) -> None:
         return
     from rich.theme import Theme
 
-    from gaudi_launch.commands.help.docs.markdown_page import MarkdownPage
+    from gaudi_launch.commands.help.markdown_page import MarkdownPage
 
     out = console()
     # rich's own styles of code have a black background, unreadable on a light terminal
