@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import Protocol, TypeVar
 
+from gaudi_launch.core.base.messages import message
 from gaudi_launch.core.launch.chosen_engine import choose_engine
 from gaudi_launch.core.launch.launch_request import read_options
 from gaudi_launch.core.launch.machine import LaunchMachine
@@ -85,10 +86,16 @@ def prepare(
 def checked_plan(options: LaunchOptions) -> CheckedPlan:
     """Return the plan of these options with the doctor's fast checks.
 
-    Reads only: the model and the engine need not exist. Raises LaunchError.
+    Reads only: the model and the engine need not exist. Without a port it has the one that serve
+    will take. Raises LaunchError.
     """
     prepared = prepare(options, secret_file=True)
-    return checked(prepared, prepared.with_cache(prepared.plan()))
+    found = checked(prepared, prepared.with_cache(prepared.plan()))
+    if found.taken is None or prepared.request.port is not None:
+        return found
+    next_port = message("serve.next_port", **found.taken.text.values)
+    found = checked_plan(found.startable(options))
+    return replace(found, plan=replace(found.plan, warnings=(next_port, *found.plan.warnings)))
 
 
 def plan(options: LaunchOptions) -> tuple[Plan, Prepared]:
