@@ -45,7 +45,6 @@ from gaudi_launch.extensions.cluster.case import ClusterOptions, HostOptions
 from gaudi_launch.extensions.fp8 import case as fp8_case
 from gaudi_launch.extensions.fp8.case import CalibrateOptions
 from gaudi_launch.extensions.kubernetes import case as kubernetes_case
-from gaudi_launch.extensions.kubernetes.case import KubernetesForm
 from gaudi_launch.extensions.kubernetes.kube import case as kube_case
 from gaudi_launch.extensions.kubernetes.kube.case import KubeAccess, LogOptions
 from gaudi_launch.extensions.kubernetes.options import KubernetesOptions
@@ -297,19 +296,15 @@ CASES = (
         (
             LAUNCHED,
             KubernetesOptions(image="i", name="n", webui=True),
-            KubernetesForm(read_with),
+            read_with,
         ),
+        {"helm": False},
     ),
     Case(
         "render kubernetes --stack s --helm /h",
         kubernetes_case.render_several,
-        (
-            Path("s"),
-            None,
-            LaunchOptions(),
-            KubernetesOptions(),
-            KubernetesForm(read_with, helm=True),
-        ),
+        (Path("s"), None, LaunchOptions(), KubernetesOptions()),
+        {"helm": True},
     ),
     Case("restart name --drain 5m", launch_stop.restart, ("name", 300.0)),
     Case("restart name", launch_stop.restart, ("name", 30.0)),

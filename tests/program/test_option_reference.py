@@ -28,7 +28,7 @@ from gaudi_launch.extensions.bench.tune import case as tune
 from gaudi_launch.extensions.fp8 import case as calibrate
 from gaudi_launch.extensions.kubernetes.objects.needs import HUGEPAGES_MIB
 from gaudi_launch.extensions.kubernetes.objects.webui_objects import IMAGE as WEBUI_IMAGE
-from gaudi_launch.extensions.kubernetes.options import KubernetesOptions, to_cluster
+from gaudi_launch.extensions.kubernetes.options import KubernetesOptions, completed
 from gaudi_launch.extensions.recommend import case as recommend
 from tests.support.help_texts import FoundCommand, all_commands
 from tests.support.scripts import script
@@ -290,7 +290,7 @@ def test_each_example_of_kubernetes_makes_a_target(
         "interface": several,
         "layout": several,
         "ray_version": ray,
-        "autoscale": KubernetesOptions(replicas="1..4"),
+        "autoscale": KubernetesOptions(max_replicas=4),
         "webui_image": KubernetesOptions(webui=True),
         "ingress_class": KubernetesOptions(ingress_host="a.example"),
     }
@@ -302,7 +302,7 @@ def test_each_example_of_kubernetes_makes_a_target(
         example = examples[max(option.names, key=len)]
         given: dict[str, Any] = {field.name: (example,) if option.many else example}
         options = replace(needed.get(field.name, KubernetesOptions()), **given)
-        to_cluster(options, "m", [])
+        completed(options, "m", [])
         count += 1
     assert count == 22
 

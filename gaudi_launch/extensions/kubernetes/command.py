@@ -37,21 +37,16 @@ def kubernetes(
 
     Everything is checked against the API's own schemas before a file is written.
     """
-    from gaudi_launch.extensions.kubernetes.case import (
-        KubernetesForm,
-        render_kubernetes,
-        render_several,
-    )
+    from gaudi_launch.extensions.kubernetes.case import render_kubernetes, render_several
     from gaudi_launch.extensions.kubernetes.with_options import read_with
 
     if helm and out:
         raise LaunchError("kubernetes.not_with", ExitCode.USAGE, one="--helm", other="--to")
-    form = KubernetesForm(read_with, helm=bool(helm))
     if stack:
         read = listed("stack plans")
-        rendered, release = render_several(Path(stack), read, options, cluster, form)
+        rendered, release = render_several(Path(stack), read, options, cluster, helm=bool(helm))
     else:
-        rendered, release = render_kubernetes(options, cluster, form)
+        rendered, release = render_kubernetes(options, cluster, read_with, helm=bool(helm))
     # a chart is a folder, whatever it contains
     output = f"{helm}/" if helm else out or None
     to = Destination(output, release, several=as_json)
