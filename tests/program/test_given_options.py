@@ -46,7 +46,8 @@ from gaudi_launch.extensions.fp8 import case as fp8_case
 from gaudi_launch.extensions.fp8.case import CalibrateOptions
 from gaudi_launch.extensions.kubernetes import case as kubernetes_case
 from gaudi_launch.extensions.kubernetes.kube import case as kube_case
-from gaudi_launch.extensions.kubernetes.kube.case import KubeAccess, LogOptions
+from gaudi_launch.extensions.kubernetes.kube.case import LogOptions
+from gaudi_launch.extensions.kubernetes.kubectl import Kubectl
 from gaudi_launch.extensions.kubernetes.options import KubernetesOptions
 from gaudi_launch.extensions.kubernetes.with_options import read_with
 from gaudi_launch.extensions.offline import case as offline_case
@@ -85,8 +86,8 @@ class Case:
     named: Mapping[str, Any] = field(default_factory=dict)
 
 
-ACCESS = KubeAccess("space", "/k", "there")
-NOWHERE = KubeAccess("", "", "")
+ACCESS = Kubectl("space", "/k", "there")
+NOWHERE = Kubectl("", "", "")
 _KUBE = "-N space --kubeconfig /k --context there"
 _C = Path("/c")
 
