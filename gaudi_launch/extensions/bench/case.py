@@ -21,7 +21,6 @@ from gaudi_launch.core.services.endpoint import Target, api_key, target
 from gaudi_launch.core.services.state import registry
 from gaudi_launch.extensions.bench import external_tools, protocols, run, server
 from gaudi_launch.extensions.bench.client import Client, ServerError
-from gaudi_launch.extensions.bench.external_tools import ToolLoad
 from gaudi_launch.extensions.bench.plot import picture, titles
 from gaudi_launch.extensions.bench.run import child_environment, default_file, problem, server_facts
 from gaudi_launch.extensions.bench.run_file import (
@@ -193,6 +192,18 @@ class BenchCase:
     def with_our_client(self) -> bool:
         """Report whether our own client sends the requests."""
         return self.tool == BUILTIN
+
+    @property
+    def model(self) -> str:
+        """Return the model's name in requests, "" while it is unknown."""
+        return self.found.model or ""
+
+    @property
+    def tokenizer(self) -> str:
+        """Return a folder or hub ID for other tools, by default that of the plan's model."""
+        path = mapping(self.found.plan.get("model")).get("path")
+        folder = path if isinstance(path, str) and path else self.model
+        return self.options.tokenizer or self.found.tokenizer or folder
 
 
 @dataclass(frozen=True)
@@ -440,8 +451,8 @@ def _workload(trace: str, numbers: BenchNumbers) -> BenchWorkload:
     )
 
 
-def tool_load(case: BenchCase) -> ToolLoad:
-    """Return the load for another tool.
+def for_tool(case: BenchCase) -> BenchCase:
+    """Return the measurement for another tool, with all that it has to be given.
 
     The server is queried for its model's name if that is unknown.
     """
@@ -452,20 +463,9 @@ def tool_load(case: BenchCase) -> ToolLoad:
             name = asyncio.run(server.look(Client(found.url, api_key=api_key(), timeout=10))).model
         except ServerError as error:
             raise problem(error, found.url) from None
-    planned = found.plan.get("model")
-    path = mapping(planned).get("path")
-    folder = path if isinstance(path, str) and path else name
-    return ToolLoad(
-        found.url,
-        name,
-        case.options.tokenizer or found.tokenizer or folder,
-        numbers.input[1],
-        numbers.output[1],
-        numbers.requests or _REQUESTS,
-        numbers.rate,
-        numbers.most_at_once,
-        numbers.texts,
-    )
+    requests = numbers.requests or _REQUESTS
+    complete = replace(numbers, requests=requests, concurrency=numbers.most_at_once)
+    return replace(case, found=replace(found, model=name), numbers=complete)
 
 
 def _with_tool(case: BenchCase, say: Callable[[str], None], scale: float) -> BenchOutcome:
@@ -473,44 +473,39 @@ def _with_tool(case: BenchCase, say: Callable[[str], None], scale: float) -> Ben
 
     Raises LaunchError.
     """
-    found, load, key = case.found, tool_load(case), api_key()
-    _check_server(found, load, key)
+    case, key = for_tool(case), api_key()
+    _check_server(case, key)
     say(message("measure.tool_runs", tool=case.tool, program=case.program).render())
     began = time.time()
-    environment = child_environment(load.url, key)
-    sent = load if load.rate is None else replace(load, rate=load.rate * scale)
-    report = external_tools.run_vllm(case.program, sent, environment)
-    planned = made_up(
-        requests=load.requests,
-        input=(load.input, load.input),
-        output=(load.output, load.output),
-        rate=load.rate,
-        concurrency=load.concurrency,
-        seed=case.numbers.seed,
-    )
-    facts = {"tool": case.tool, **server_facts(found, load.model), "form": "completions"}
+    sent, rate = case, case.numbers.rate
+    if rate is not None:
+        sent = replace(case, numbers=replace(case.numbers, rate=rate * scale))
+    report = external_tools.run_vllm(sent, child_environment(case.found.url, key))
+    facts = {"tool": case.tool, **server_facts(case.found, case.model), "form": "completions"}
     facts |= {"began": began, "interrupted": False}
     summary = external_tools.vllm_summary(report)
-    return BenchOutcome(BenchRun(facts, planned.to_json(), summary, (), report))
+    planned = _workload("", case.numbers).to_json()
+    return BenchOutcome(BenchRun(facts, planned, summary, (), report))
 
 
-def _check_server(found: Target, load: ToolLoad, key: str | None) -> None:
+def _check_server(case: BenchCase, key: str | None) -> None:
     """Refuse a server that does not answer, writes nothing, or takes no such lengths.
 
     Another tool would count failures, or measure something else. Raises LaunchError.
     """
 
     async def ask() -> None:
-        client = Client(found.url, api_key=key)
-        served = await server.look(client, load.model)
+        client = Client(case.found.url, api_key=key)
+        served = await server.look(client, case.model)
         await server.pick_form(client, served)
-        if served.longest is not None and load.input + load.output > served.longest:
+        tokens = case.numbers.input[1] + case.numbers.output[1]
+        if served.longest is not None and tokens > served.longest:
             raise LaunchError("measure.all_too_long", ExitCode.USAGE, longest=served.longest)
 
     try:
         asyncio.run(ask())
     except ServerError as error:
-        raise problem(error, found.url) from None
+        raise problem(error, case.found.url) from None
 
 
 def benchmarker_command(case: BenchCase) -> tuple[str, ...]:
@@ -518,7 +513,7 @@ def benchmarker_command(case: BenchCase) -> tuple[str, ...]:
     from gaudi_launch.core.base.paths import state_dir
 
     return tuple(
-        external_tools.benchmarker_words(tool_load(case), state_dir() / "bench" / PRINTED_ONLY)
+        external_tools.benchmarker_words(for_tool(case), state_dir() / "bench" / PRINTED_ONLY)
     )
 
 
