@@ -58,7 +58,7 @@ def pack(
     options = offline_pack.PackOptions(
         engine, model, output, with_cache, image, python, platform, cache
     )
-    show_packed(offline_pack.pack(options, Terminal()), as_json)
+    show_packed(*offline_pack.pack(options, Terminal()), as_json)
 
 
 @app.command()

@@ -80,14 +80,6 @@ class PackOptions:
 
 
 @dataclass(frozen=True)
-class Packed:
-    """A finished pack."""
-
-    path: Path
-    manifest: Manifest
-
-
-@dataclass(frozen=True)
 class _Order:
     """A checked request: nothing was written yet."""
 
@@ -116,7 +108,7 @@ class _Order:
         return {**named, "target": asdict(self.target), "cache": [e.key for e in self.recipes]}
 
 
-def pack(options: PackOptions, reporter: Reporter) -> Packed:
+def pack(options: PackOptions, reporter: Reporter) -> tuple[Path, Manifest]:
     """Make a pack. Run again after an interruption, it continues.
 
     Raises LaunchError: USAGE for options, MODEL for a model, MACHINE for disk space, before
@@ -520,7 +512,7 @@ def _export_recipes(order: _Order) -> None:
         ship.export(root, entry, folder / f"{entry.key}.tar.zst")
 
 
-def _finish(order: _Order, reporter: Reporter) -> Packed:
+def _finish(order: _Order, reporter: Reporter) -> tuple[Path, Manifest]:
     """Hash every file, write the list, and give the pack its name."""
     from gaudi_launch.core.base.version import VERSION
 
@@ -545,8 +537,8 @@ def _finish(order: _Order, reporter: Reporter) -> Packed:
         reporter.say(text("offline.writing", path=str(output)))
         pack_archive.write(stage, output, manifest, lambda count: None)
         shutil.rmtree(stage)
-        return Packed(output, manifest)
+        return output, manifest
     for name in own:
         (stage / name).unlink(missing_ok=True)
     stage.rename(output)
-    return Packed(output, manifest)
+    return output, manifest

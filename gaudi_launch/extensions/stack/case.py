@@ -63,26 +63,6 @@ class StackState:
 
 
 @dataclass(frozen=True)
-class StartedStack:
-    """The result of ``up``: the names of the services that it started.
-
-    ``gateway`` as in `ChangedStack`.
-    """
-
-    stack: StackFile
-    started: tuple[str, ...]
-    gateway: str = "same"
-
-
-@dataclass(frozen=True)
-class AppliedStack:
-    """The result of ``apply``; ``changed`` is None where the user did not agree."""
-
-    stack: StackFile
-    changed: ChangedStack | None
-
-
-@dataclass(frozen=True)
 class EndedStack:
     """The result of ``down``."""
 
@@ -92,11 +72,12 @@ class EndedStack:
 
 def up(
     path: Path, reporter: Reporter, *, no_doctor: bool = False, wait: bool = True
-) -> StartedStack:
+) -> tuple[StackFile, ChangedStack]:
     """Start what does not run of a stack; return when all models answer.
 
-    Without ``wait``: when the last group of models was started. Everything is checked before
-    anything is started. Raises LaunchError; engines that were started by then stay.
+    Return the stack, and as started the services that did not run. Without ``wait``: when the last
+    group of models was started. Everything is checked before anything is started. Raises
+    LaunchError; engines that were started by then stay.
     """
     stack = read_stack(path)
     _check_environment()
@@ -108,12 +89,12 @@ def up(
         if not missing and gateway_job.is_current(stack.gateway_service):
             if wait:
                 wait_for(services, reporter)
-            return StartedStack(stack, ())
+            return stack, ChangedStack()
         changes = changes_of(stack)
         check_startable(changes, no_doctor=no_doctor)
         with _forgotten_without_services(stack, found.before):
             changed = carry_out(changes, reporter, ChangeOptions(no_doctor=no_doctor, wait=wait))
-    return StartedStack(stack, tuple(missing), changed.gateway)
+    return stack, ChangedStack(tuple(missing), gateway=changed.gateway)
 
 
 def apply(
@@ -121,11 +102,12 @@ def apply(
     reporter: Reporter,
     options: ChangeOptions,
     agree: Callable[[StackChanges], bool],
-) -> AppliedStack:
+) -> tuple[StackFile, ChangedStack | None]:
     """Change what runs to what a file describes, and only that.
 
     ``agree`` is called where a model does not answer for a time; without its consent nothing is
-    changed. Raises LaunchError before anything is changed, or with the first engine that fails.
+    changed, and None is returned. Raises LaunchError before anything is changed, or with the first
+    engine that fails.
     """
     check_drain(options.drain)
     stack = read_stack(path)
@@ -136,13 +118,13 @@ def apply(
         same = found.before == found.now and set(services) <= set(found.alive)
         if same and gateway_job.is_current(stack.gateway_service):
             wait_for(services, reporter)
-            return AppliedStack(stack, ChangedStack())
+            return stack, ChangedStack()
         changes = changes_of(stack)
         check_startable(changes, no_doctor=options.no_doctor)
         if changes.interrupts and not agree(changes):
-            return AppliedStack(stack, None)
+            return stack, None
         with _forgotten_without_services(stack, found.before):
-            return AppliedStack(stack, carry_out(changes, reporter, options))
+            return stack, carry_out(changes, reporter, options)
 
 
 @dataclass(frozen=True)

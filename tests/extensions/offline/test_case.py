@@ -143,24 +143,24 @@ def test_an_image_with_model_measurements_and_recipes_comes_to_another_host(
     # what was complete is not collected again
     (launcher / "typer-1.5-py3-none-any.whl").unlink()
     monkeypatch.setenv("DOCKER_FAILS", "")
-    packed = offline_pack.pack(wanted, Silent())
-    assert {name: count for name, (count, _) in packed.manifest.parts().items()} == {
+    path, manifest = offline_pack.pack(wanted, Silent())
+    assert {name: count for name, (count, _) in manifest.parts().items()} == {
         "image": 1,
         "launcher": 1,
         "measurements": 1,
         "model": 2,
         "recipes": 1,
     }
-    assert [path.name for path in tmp_path.glob("pack.*")] == ["pack.tar"]
-    content = packed.path.read_bytes()
+    assert [each.name for each in tmp_path.glob("pack.*")] == ["pack.tar"]
+    content = path.read_bytes()
     for secret in (TOKEN, "hunter2", "proxy.site", str(tmp_path)):
         assert secret.encode() not in content
 
     host = as_host(monkeypatch, tmp_path / "host")
-    done = offline.install(InstallOptions(packed.path, sys.executable), Silent())
+    done = offline.install(InstallOptions(path, sys.executable), Silent())
     folder = host / "models" / REPO
     assert done == offline.InstalledPack(
-        packed.manifest, None, image, folder, (PARTS.key,), (), measurements=1
+        manifest, None, image, folder, (PARTS.key,), (), measurements=1
     )
     load = str(host / ".offline/copies/pack/image/image.tar")
     assert docker.read_text().splitlines()[-1] == f"load --input {load}"
@@ -174,12 +174,12 @@ def test_an_image_with_model_measurements_and_recipes_comes_to_another_host(
     assert cache_root.find(root, PARTS.key).ledger is not None
 
     # again: what is there stays
-    again = offline.install(InstallOptions(packed.path, sys.executable), Silent())
+    again = offline.install(InstallOptions(path, sys.executable), Silent())
     assert [key for key, _ in again.skipped] == [PARTS.key]
     assert again == replace(done, recipes=(), skipped=again.skipped, measurements=0)
     (folder / "model.safetensors").write_bytes(b"other!!")
     with refused("offline.model_other", ExitCode.FAILED, path=str(folder)):
-        offline.install(InstallOptions(packed.path, sys.executable), Silent())
+        offline.install(InstallOptions(path, sys.executable), Silent())
 
 
 @pytest.mark.parametrize(

@@ -116,7 +116,7 @@ def begun(name: str) -> object:
 
 def up(path: Path) -> tuple[tuple[str, ...], list[str]]:
     reporter = Lines()
-    started = stack.up(path, reporter, no_doctor=True).started
+    started = stack.up(path, reporter, no_doctor=True)[1].started
     return started, reporter.lines
 
 
@@ -297,8 +297,8 @@ def apply(path: Path, *, agree: bool = False) -> tuple[ChangedStack | None, list
         asked.append(changes)
         return agree
 
-    applied = stack.apply(path, Silent(), ChangeOptions(no_doctor=True, drain=5), consent)
-    return applied.changed, asked
+    _, changed = stack.apply(path, Silent(), ChangeOptions(no_doctor=True, drain=5), consent)
+    return changed, asked
 
 
 ONE = """\
@@ -329,7 +329,7 @@ def test_keys_count_by_content_and_broken_ones_leave_the_earlier_in_force(
     # refused from the end of the command on
     assert statuses(port, "sk-alice", "sk-bob") == [401, 200]
     keys_file(tmp_path, "bob sk-bob\nalice sk-new\n")
-    assert stack.up(path, Silent(), no_doctor=True).gateway == "renewed"
+    assert stack.up(path, Silent(), no_doctor=True)[1].gateway == "renewed"
     assert statuses(port, "sk-alice", "sk-bob", "sk-new") == [401, 200, 200]
     assert (apply(path)[0], up(path)[0], stack.ps()[0].current) == (ChangedStack(), (), True)
 
