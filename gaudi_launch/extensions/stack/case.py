@@ -62,14 +62,6 @@ class StackState:
     current: bool = True
 
 
-@dataclass(frozen=True)
-class EndedStack:
-    """The result of ``down``."""
-
-    name: str
-    services: tuple[EndedService, ...]
-
-
 def up(
     path: Path, reporter: Reporter, *, no_doctor: bool = False, wait: bool = True
 ) -> tuple[StackFile, ChangedStack]:
@@ -265,15 +257,18 @@ def _name_of(word: str) -> str:
     return read_stack(path).name
 
 
-def down(name: str, reporter: Reporter, drain: float = 30.0) -> EndedStack:
+def down(
+    name: str, reporter: Reporter, drain: float = 30.0
+) -> tuple[str, tuple[EndedService, ...]]:
     """Stop the gateway, then all engines at once, and remove their records and logs.
 
-    ``name`` is the stack's or its file; for the file of a stack that is not started nothing is
-    done. Raises LaunchError: USAGE for an unknown name, FAILED where a process cannot be ended.
+    Return the stack's name, and what ended. ``name`` is the stack's or its file; for the file of a
+    stack that is not started nothing is done. Raises LaunchError: USAGE for an unknown name, FAILED
+    where a process cannot be ended.
     """
     check_drain(drain)
     if Path(name).is_file() and read_record(_name_of(name)) is None:
-        return EndedStack(_name_of(name), ())
+        return _name_of(name), ()
     [record] = _started(name)
     with held(record.name):
         gateway, engines = _services_of(record)
@@ -283,7 +278,7 @@ def down(name: str, reporter: Reporter, drain: float = 30.0) -> EndedStack:
             left = without_requests(each.name, [one.name for one in engines], drain, reporter)
         ended = end_all(gateway, left, reporter) + end_all(engines, left, reporter)
         forget(record.name)
-    return EndedStack(record.name, ended)
+    return record.name, ended
 
 
 def _services_of(

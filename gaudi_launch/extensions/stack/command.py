@@ -235,11 +235,11 @@ def down(
     from gaudi_launch.extensions.stack import case as cases
     from gaudi_launch.extensions.stack.view import ended_to_json, show_ended
 
-    ended = cases.down(name, Terminal(), drain)
+    stack, ended = cases.down(name, Terminal(), drain)
     if as_json:
-        emit_json(ended_to_json(ended))
+        emit_json(ended_to_json(stack, ended))
     else:
-        show_ended(ended)
+        show_ended(stack, ended)
 
 
 @app.command()

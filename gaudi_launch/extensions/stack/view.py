@@ -19,8 +19,9 @@ from gaudi_launch.core.base.optional import mapped
 from gaudi_launch.core.services.state.registry import phase
 
 if TYPE_CHECKING:
+    from gaudi_launch.core.launch.stop import EndedService
     from gaudi_launch.core.services.state.registry import ServiceRecord
-    from gaudi_launch.extensions.stack.case import EndedStack, StackState
+    from gaudi_launch.extensions.stack.case import StackState
     from gaudi_launch.extensions.stack.change import ChangedStack
     from gaudi_launch.extensions.stack.stack_file import StackFile
     from gaudi_launch.extensions.stack.stack_plan import (
@@ -204,25 +205,25 @@ def show_applied(stack: StackFile, changed: ChangedStack) -> None:
     )
 
 
-def ended_to_json(ended: EndedStack) -> dict[str, Any]:
+def ended_to_json(name: str, services: Sequence[EndedService]) -> dict[str, Any]:
     """Return the result of ``down`` for programs."""
     return {
         "schema": 1,
-        "stack": ended.name,
-        "stopped": [service_ended_to_json(each) for each in ended.services],
+        "stack": name,
+        "stopped": [service_ended_to_json(each) for each in services],
     }
 
 
-def show_ended(ended: EndedStack) -> None:
+def show_ended(name: str, services: Sequence[EndedService]) -> None:
     """Print what was stopped, and requests and cards that need attention."""
     from gaudi_launch.commands.services.stop.view import show_ended as show_service
 
-    if not ended.services:
-        print(text("stack.is_down", name=ended.name))
+    if not services:
+        print(text("stack.is_down", name=name))
         return
-    for each in ended.services:
+    for each in services:
         show_service(each)
-    print(text("stack.ended", name=ended.name, count=len(ended.services)))
+    print(text("stack.ended", name=name, count=len(services)))
 
 
 def states_to_json(states: Sequence[StackState]) -> dict[str, Any]:

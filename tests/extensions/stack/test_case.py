@@ -176,12 +176,12 @@ def test_a_stack_answers_stays_as_it_is_heals_and_leaves_nothing(
         up(path)
     assert (raised.value.id, raised.value.text.values["services"]) == ("stack.changed", "stack-b")
 
-    ended = stack.down(str(path), Silent(), 0)
-    assert sorted(each.name for each in ended.services) == sorted(names)
+    _, ended = stack.down(str(path), Silent(), 0)
+    assert sorted(each.name for each in ended) == sorted(names)
     assert (services(), living(pids), call(port).status) == ([], [], 0)
     state = tmp_path / "state"
     assert [each for each in state.rglob("*") if "stack" in each.name] == []
-    assert stack.down(str(path), Silent(), 0).services == ()
+    assert stack.down(str(path), Silent(), 0)[1] == ()
 
 
 def test_a_failed_model_is_reported_and_the_others_stay(

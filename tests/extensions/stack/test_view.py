@@ -41,7 +41,7 @@ def ended(*names: str) -> Any:
         services.append(
             SimpleNamespace(name=name, stopped=stopped, was_running=True, busy=(), run=None)
         )
-    return SimpleNamespace(name="site", services=services)
+    return services
 
 
 RECORD = StackRecord(
@@ -93,8 +93,8 @@ def test_for_people(capsys: pytest.CaptureFixture[str]) -> None:
             lambda: stack.show_applied(SITE, CHANGED),
             lambda: stack.show_applied(SITE, ChangedStack(gateway="renewed")),
             lambda: stack.show_applied(SITE, ChangedStack()),
-            lambda: stack.show_ended(ended("site-gateway", "site-chat")),
-            lambda: stack.show_ended(ended()),
+            lambda: stack.show_ended("site", ended("site-gateway", "site-chat")),
+            lambda: stack.show_ended("site", ended()),
             lambda: stack.show_states(STATES),
             lambda: stack.show_states([]),
         ],
@@ -115,7 +115,7 @@ def test_for_programs(monkeypatch: pytest.MonkeyPatch) -> None:
         "ended": ["site-chat", "site-old"],
         "gateway": "renewed",
     }
-    stopped = stack.ended_to_json(ended("site-chat"))
+    stopped = stack.ended_to_json("site", ended("site-chat"))
     assert {**stopped, "stopped": [each["name"] for each in stopped["stopped"]]} == {
         "schema": 1,
         "stack": "site",

@@ -37,9 +37,7 @@ def stopped_clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 
 def watched() -> WatchedHost:
-    made = WatchedHost(REMOTE, None, interval=2.0, timeout=5.0)
-    made._latest.at = 100.0
-    return made
+    return WatchedHost(REMOTE, None, interval=2.0, timeout=5.0)
 
 
 def silent(problem: str) -> HostSample:
