@@ -45,11 +45,11 @@ from gaudi_launch.extensions.cluster.case import ClusterOptions, HostOptions
 from gaudi_launch.extensions.fp8 import case as fp8_case
 from gaudi_launch.extensions.fp8.case import CalibrateOptions
 from gaudi_launch.extensions.kubernetes import case as kubernetes_case
+from gaudi_launch.extensions.kubernetes.command import read_with
 from gaudi_launch.extensions.kubernetes.kube import case as kube_case
 from gaudi_launch.extensions.kubernetes.kube.case import LogOptions
 from gaudi_launch.extensions.kubernetes.kubectl import Kubectl
 from gaudi_launch.extensions.kubernetes.options import KubernetesOptions
-from gaudi_launch.extensions.kubernetes.with_options import read_with
 from gaudi_launch.extensions.offline import case as offline_case
 from gaudi_launch.extensions.offline import pack as offline_pack
 from gaudi_launch.extensions.offline.case import InstallOptions
