@@ -52,7 +52,6 @@ from gaudi_launch.extensions.kubernetes.kubectl import Kubectl
 from gaudi_launch.extensions.kubernetes.options import KubernetesOptions
 from gaudi_launch.extensions.offline import case as offline_case
 from gaudi_launch.extensions.offline import pack as offline_pack
-from gaudi_launch.extensions.offline.case import InstallOptions
 from gaudi_launch.extensions.offline.pack import PackOptions
 from gaudi_launch.extensions.ray import case as ray_case
 from gaudi_launch.extensions.recommend import case as recommend_case
@@ -61,7 +60,6 @@ from gaudi_launch.extensions.stack import case as stack_case
 from gaudi_launch.extensions.stack import init as stack_init
 from gaudi_launch.extensions.stack import stack_plan as stack_stack_plan
 from gaudi_launch.extensions.stack.change import ChangeOptions
-from gaudi_launch.extensions.stack.init import InitOptions
 from gaudi_launch.extensions.watch.top import case as top_case
 from gaudi_launch.extensions.watch.top.case import WatchRequest
 
@@ -234,9 +232,15 @@ CASES = (
     Case(
         "offline install /p --python p --force -c /c",
         offline_case.install,
-        (InstallOptions(Path("/p"), "p", _C, True),),
+        (Path("/p"),),
+        {"python": "p", "cache": _C, "force": True},
     ),
-    Case("offline install /p", offline_case.install, (InstallOptions(Path("/p")),)),
+    Case(
+        "offline install /p",
+        offline_case.install,
+        (Path("/p"),),
+        {"python": None, "cache": None, "force": False},
+    ),
     Case(
         "pull me/m --from hf --to /t --revision r --repo-type dataset --all --trust-remote-code"
         " --verify",
@@ -323,9 +327,15 @@ CASES = (
     Case(
         "stack init a b --to /f -p 80 --engine e --python p --machine m",
         stack_init.init,
-        (["a", "b"], InitOptions(Path("/f"), "80", "m", "e", "p")),
+        (["a", "b"], Path("/f")),
+        {"port": "80", "machine": "m", "engine": "e", "python": "p"},
     ),
-    Case("stack init a", stack_init.init, (["a"], InitOptions(Path("stack.yaml")))),
+    Case(
+        "stack init a",
+        stack_init.init,
+        (["a"], Path("stack.yaml")),
+        {"port": "", "machine": None, "engine": "", "python": ""},
+    ),
     Case("stack plan /f --machine m", stack_stack_plan.plan, (Path("/f"), "m")),
     Case("stack plan /f", stack_stack_plan.plan, (Path("/f"), None)),
     Case(

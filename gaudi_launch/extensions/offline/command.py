@@ -87,5 +87,5 @@ def install(
     from gaudi_launch.extensions.offline import case as offline
     from gaudi_launch.extensions.offline.view import show_installed
 
-    options = offline.InstallOptions(pack, python, cache, force)
-    show_installed(offline.install(options, Terminal()), as_json)
+    done = offline.install(pack, Terminal(), python=python, cache=cache, force=force)
+    show_installed(done, as_json)

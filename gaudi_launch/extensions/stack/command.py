@@ -65,7 +65,9 @@ def init(
     if schema:
         emit_json(cases.schema_document())
         return
-    planned = cases.init(models or [], cases.InitOptions(to, port, machine or None, engine, python))
+    planned = cases.init(
+        models or [], to, port=port, machine=machine or None, engine=engine, python=python
+    )
     if as_json:
         emit_json(to_json(planned))
         return

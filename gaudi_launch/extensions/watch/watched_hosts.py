@@ -15,14 +15,14 @@ from dataclasses import replace
 from functools import partial
 from typing import IO, TYPE_CHECKING
 
-from gaudi_launch.core.base import interrupt
+from gaudi_launch.core.base import codec, interrupt
 from gaudi_launch.core.base.background import Loop, in_background
 from gaudi_launch.core.base.debug_log import ChildLog
 from gaudi_launch.core.base.json_values import mapping
 from gaudi_launch.core.base.messages import text
 from gaudi_launch.core.base.reader import parse_json
 from gaudi_launch.core.host.machine import SIMULATED
-from gaudi_launch.extensions.watch.sample import HostSample, from_json
+from gaudi_launch.extensions.watch.sample import HostSample
 from gaudi_launch.extensions.watch.sampler import Sampler
 
 if TYPE_CHECKING:
@@ -224,7 +224,7 @@ def _hosts_of(output: str) -> list[HostSample]:
     hosts = mapping(document).get("hosts")
     if not isinstance(hosts, list) or not hosts:
         raise ValueError("no hosts")
-    return [from_json(each) for each in hosts]
+    return [codec.read(HostSample, each) for each in hosts]
 
 
 @contextlib.contextmanager
