@@ -330,12 +330,6 @@ CASES = (
         (["a", "b"], Path("/f")),
         {"port": "80", "machine": "m", "engine": "e", "python": "p"},
     ),
-    Case(
-        "stack init a",
-        stack_init.init,
-        (["a"], Path("stack.yaml")),
-        {"port": "", "machine": None, "engine": "", "python": ""},
-    ),
     Case("stack plan /f --machine m", stack_stack_plan.plan, (Path("/f"), "m")),
     Case("stack plan /f", stack_stack_plan.plan, (Path("/f"), None)),
     Case(

@@ -24,8 +24,7 @@ from gaudi_launch.core.base.optional import mapped, value_or
 
 if TYPE_CHECKING:
     from gaudi_launch.core.base.errors import LaunchError
-    from gaudi_launch.core.doctor.journal import CapChange
-    from gaudi_launch.core.doctor.power_limit import CapOutcome
+    from gaudi_launch.core.doctor.power_limit import CapChange, CapOutcome
     from gaudi_launch.core.host.hardware import Host
     from gaudi_launch.core.host.hl_smi import Ask
 

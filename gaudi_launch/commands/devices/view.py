@@ -14,8 +14,7 @@ from gaudi_launch.core.host.cpus import format_cpus
 from gaudi_launch.core.host.hardware import Holder
 
 if TYPE_CHECKING:
-    from gaudi_launch.core.doctor.journal import CapChange
-    from gaudi_launch.core.doctor.power_limit import CapOutcome
+    from gaudi_launch.core.doctor.power_limit import CapChange, CapOutcome
     from gaudi_launch.core.host.hardware import Card, Host
     from gaudi_launch.core.planning.plan import Placement
     from gaudi_launch.core.services.history import DayEnergy

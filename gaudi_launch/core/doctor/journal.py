@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from gaudi_launch.core.base import codec, locks, paths
 from gaudi_launch.core.base.reader import parse_json
@@ -41,33 +41,17 @@ class Former:
     at: float = field(default=0.0, compare=False)
 
 
-@dataclass(frozen=True)
-class CapChange:
-    """A new power limit of one card, in W; ``before_w`` is the present one."""
-
-    bus: str
-    before_w: int
-    after_w: int
-    module: int | None = None
-    index: int | None = None
+class Reverted(Protocol):
+    """A change that is reverted by its number, below a machine root."""
 
     @property
-    def arguments(self) -> tuple[str, ...]:
-        """Return hl-smi's arguments (docs: System Management Interface Tool, -i and -p)."""
-        return ("-i", self.bus, "-p", str(self.after_w))
+    def number(self) -> str: ...
+
+    @property
+    def root(self) -> str: ...
 
 
-@dataclass(frozen=True)
-class FormerCap:
-    """A change of a power limit by hl-smi."""
-
-    number: str
-    root: str
-    cap: CapChange
-    at: float = field(default=0.0, compare=False)
-
-
-FormerT = TypeVar("FormerT", Former, FormerCap)
+RevertedT = TypeVar("RevertedT", bound=Reverted)
 
 
 def journal_path() -> Path:
@@ -82,13 +66,9 @@ class Journal:
         self._handle = handle
         self._count = 0
 
-    def add(self, former: Former | FormerCap) -> None:
+    def add(self, former: Reverted) -> None:
         """Add a line; it is on disk when this returns."""
         self._append({"schema": 1, **codec.write(former)})
-
-    def waiting_caps(self, root: Path) -> list[FormerCap]:
-        """Return power limits below this root that are not restored yet, oldest first."""
-        return self._waiting(root, FormerCap)
 
     def undone(self, number: str) -> None:
         """Record that this write was reverted."""
@@ -100,10 +80,11 @@ class Journal:
 
     def waiting(self, root: Path) -> list[Former]:
         """Return writes below this root that are not reverted yet, oldest first."""
-        return self._waiting(root, Former)
+        return self.waiting_of(root, Former)
 
-    def _waiting(self, root: Path, kind: type[FormerT]) -> list[FormerT]:
-        entries: dict[str, FormerT] = {}
+    def waiting_of(self, root: Path, kind: type[RevertedT]) -> list[RevertedT]:
+        """Return the changes of a kind below this root, as `waiting` does."""
+        entries: dict[str, RevertedT] = {}
         for line in self._lines():
             if "undone" in line:
                 entries.pop(str(line["undone"]), None)

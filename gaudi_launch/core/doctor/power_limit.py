@@ -8,16 +8,42 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.doctor import journal
-from gaudi_launch.core.doctor.journal import CapChange, FormerCap, Journal
+from gaudi_launch.core.doctor.journal import Journal
 from gaudi_launch.core.host import hl_smi_text
 from gaudi_launch.core.host.accelerators import PowerRange, accelerator_of, power_range
 from gaudi_launch.core.host.hardware import Card, Host
 from gaudi_launch.core.host.hl_smi import Ask
+
+
+@dataclass(frozen=True)
+class CapChange:
+    """A new power limit of one card, in W; ``before_w`` is the present one."""
+
+    bus: str
+    before_w: int
+    after_w: int
+    module: int | None = None
+    index: int | None = None
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """Return hl-smi's arguments (docs: System Management Interface Tool, -i and -p)."""
+        return ("-i", self.bus, "-p", str(self.after_w))
+
+
+@dataclass(frozen=True)
+class FormerCap:
+    """A change of a power limit by hl-smi."""
+
+    number: str
+    root: str
+    cap: CapChange
+    at: float = field(default=0.0, compare=False)
 
 
 @dataclass(frozen=True)
@@ -114,7 +140,7 @@ def undo(root: Path, ask: Ask) -> list[CapOutcome]:
         return []
     outcomes = []
     with _OpenedJournal() as book:
-        for former in reversed(book.waiting_caps(root)):
+        for former in reversed(book.waiting_of(root, FormerCap)):
             cap = former.cap
             change = CapChange(cap.bus, cap.after_w, cap.before_w)
             outcome = _set(change, ask)

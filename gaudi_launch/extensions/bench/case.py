@@ -195,15 +195,15 @@ class BenchCase:
 
     @property
     def model(self) -> str:
-        """Return the model's name in requests, "" while it is unknown."""
-        return self.found.model or ""
+        """Return the model's name in requests."""
+        assert self.found.model is not None, "for_tool queries it"
+        return self.found.model
 
     @property
     def tokenizer(self) -> str:
         """Return a folder or hub ID for other tools, by default that of the plan's model."""
         path = mapping(self.found.plan.get("model")).get("path")
-        folder = path if isinstance(path, str) and path else self.model
-        return self.options.tokenizer or self.found.tokenizer or folder
+        return self.options.tokenizer or self.found.tokenizer or str(path or self.model)
 
 
 @dataclass(frozen=True)

@@ -257,9 +257,9 @@ def status(name: str) -> tuple[RunningCluster, State]:
 
 
 def to_end(words: HostOptions, python: str | None) -> tuple[str, tuple[Member, ...]]:
-    """Return the name of a cluster and its hosts: the given ones, else the recorded ones.
+    """Return the name of a cluster and its hosts.
 
-    Raises LaunchError.
+    They are the given ones, else the recorded ones. Raises LaunchError.
     """
     folder = folder_of(words.name or DEFAULT_NAME)
     if words.hosts or words.inventory:

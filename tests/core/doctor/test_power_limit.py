@@ -11,7 +11,7 @@ import pytest
 from gaudi_launch.commands.doctor import remedies
 from gaudi_launch.core.base.errors import LaunchError
 from gaudi_launch.core.doctor import journal, power_limit
-from gaudi_launch.core.doctor.journal import CapChange
+from gaudi_launch.core.doctor.power_limit import CapChange
 from gaudi_launch.core.host import simulated, stub_hl_smi
 from gaudi_launch.core.host.hl_smi import HlSmiOutput
 

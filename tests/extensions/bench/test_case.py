@@ -50,7 +50,8 @@ def test_a_client_that_is_not_here_is_an_error(python: str | None) -> None:
 
 
 def test_a_server_that_cannot_be_asked_is_named() -> None:
-    for work in (lambda: bench.for_tool(case()), lambda: bench._check_server(case(), None)):
+    named = replace(case(), found=Target(URL, model="m"))
+    for work in (lambda: bench.for_tool(case()), lambda: bench._check_server(named, None)):
         with failing("measure.no_server", ExitCode.FAILED) as raised:
             work()
         assert raised.value.text.values["url"] == URL

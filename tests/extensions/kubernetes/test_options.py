@@ -16,6 +16,7 @@ from gaudi_launch.extensions.kubernetes.options import (
     replicas_of,
 )
 from gaudi_launch.extensions.ray.engine import VERSION as RAY
+from tests.support.refusals import refusal
 
 NEURON = next(iter(instances()))
 TOKEN = Container("i", (), secrets=("HF_TOKEN", "VLLM_API_KEY"))
@@ -203,9 +204,7 @@ def test_what_a_cluster_cannot_have_is_refused(
     assert refused(**words) == (id, values)
 
 
-@pytest.mark.parametrize(("text", "found", "least"), [("10001", "10001", 1), ("3..2", "2", 3)])
-def test_an_impossible_number_of_replicas_is_refused(text: str, found: str, least: int) -> None:
-    with pytest.raises(LaunchError) as caught:
-        replicas_of(text)
-    values = {"flag": "--replicas", "found": found, "least": least, "most": 10000}
-    assert caught.value.text.values == values
+def test_an_impossible_number_of_replicas_is_refused() -> None:
+    for text, found, least in (("10001", "10001", 1), ("3..2", "2", 3)):
+        values = {"flag": "--replicas", "found": found, "least": least, "most": 10000}
+        assert refusal(replicas_of, text) == ("plan.number", ExitCode.USAGE, values)

@@ -26,9 +26,9 @@ _log = logging.getLogger(__name__)
 
 
 class Recorder:
-    """Keeps ``state.json`` of one service, which `ps` and `status` show, and passes events on.
+    """Keeps ``state.json`` of one service: what `ps` and `status` show.
 
-    ``keeper`` is told when the graphs of a recipe cache are warm.
+    All events are passed on. ``keeper`` records that the graphs of a recipe cache are warm.
     """
 
     def __init__(self, inner: Watcher, folder: Path, job: ServiceJob, log: Path) -> None:
