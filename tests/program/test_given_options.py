@@ -45,7 +45,6 @@ from gaudi_launch.extensions.cluster.case import ClusterOptions, HostOptions
 from gaudi_launch.extensions.fp8 import case as fp8_case
 from gaudi_launch.extensions.fp8.case import CalibrateOptions
 from gaudi_launch.extensions.kubernetes import case as kubernetes_case
-from gaudi_launch.extensions.kubernetes.command import read_with
 from gaudi_launch.extensions.kubernetes.kube import case as kube_case
 from gaudi_launch.extensions.kubernetes.kube.case import LogOptions
 from gaudi_launch.extensions.kubernetes.kubectl import Kubectl
@@ -301,7 +300,7 @@ CASES = (
         (
             LAUNCHED,
             KubernetesOptions(image="i", name="n", webui=True),
-            read_with,
+            None,
         ),
         {"helm": False},
     ),

@@ -156,7 +156,10 @@ def _default_batch(dataset: str) -> int:
 
 
 def _cards(options: CalibrateOptions) -> tuple[tuple[int, ...] | None, int]:
-    """Return the modules where they are given, and the cards. Raises LaunchError (USAGE)."""
+    """Return the modules where they are given, and the cards.
+
+    Raises LaunchError (USAGE).
+    """
     modules = mapped(parse_modules, options.modules or None)
     cards = if_given(number, "-n", options.cards) or len(modules or (0,))
     if cards > _MOST_CARDS:

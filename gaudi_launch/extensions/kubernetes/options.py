@@ -290,7 +290,10 @@ def layout_of(options: KubernetesOptions, cards: int) -> tuple[int | None, int |
 
 
 def replicas_of(text: str) -> tuple[int, int]:
-    """Return the fewest and the most of ``N`` or ``MIN..MAX``. Raises LaunchError (USAGE)."""
+    """Return the fewest and the most of ``N`` or ``MIN..MAX``.
+
+    Raises LaunchError (USAGE).
+    """
     least, dots, most = text.partition("..")
     fewest = number("--replicas", least, 1, MOST_REPLICAS)
     return fewest, number("--replicas", most, fewest, MOST_REPLICAS) if dots else fewest
