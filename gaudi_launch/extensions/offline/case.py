@@ -209,7 +209,6 @@ def _install_engine(manifest: Manifest, folder: Path, python: str, reporter: Rep
     from gaudi_launch.commands.setup import case as setup
     from gaudi_launch.core.engines.install import environment
     from gaudi_launch.core.engines.install.install_steps import SetupExtras
-    from gaudi_launch.core.engines.releases import needed_release
     from gaudi_launch.core.engines.vllm_cpu.install import EMBEDDED
 
     mirrors = Mirrors(wheels=str(folder / "wheels"))

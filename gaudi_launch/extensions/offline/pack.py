@@ -19,6 +19,7 @@ from gaudi_launch.commands.cache.case import root_of
 from gaudi_launch.core.base import interrupt
 from gaudi_launch.core.base.errors import ExitCode, LaunchError, file_error
 from gaudi_launch.core.base.messages import text
+from gaudi_launch.core.base.mirrors import read as read_mirrors
 from gaudi_launch.core.base.optional import mapped
 from gaudi_launch.core.base.reader import read_json
 from gaudi_launch.core.engines.vllm_cpu.install import base_python
@@ -28,7 +29,7 @@ from gaudi_launch.core.models.folder_lock import hold
 from gaudi_launch.core.models.fp8 import measurements
 from gaudi_launch.core.models.hub.file_choice import PARTS, RECORD, read_record
 from gaudi_launch.core.recipes import cache_root, ship
-from gaudi_launch.extensions.offline import pack_archive, pack_manifest
+from gaudi_launch.extensions.offline import launcher_wheel, pack_archive, pack_manifest
 from gaudi_launch.extensions.offline.pack_manifest import (
     Manifest,
     PackEngine,
@@ -38,13 +39,16 @@ from gaudi_launch.extensions.offline.pack_manifest import (
 )
 from gaudi_launch.extensions.offline.pack_steps import (
     CollectOrder,
+    collected,
+    embedded_steps,
+    gaudi_steps,
+    platforms,
 )
 
 if TYPE_CHECKING:
     from gaudi_launch.core.engines.releases import Release
     from gaudi_launch.core.launch.report import Reporter
     from gaudi_launch.core.recipes.cache_root import CacheEntry
-    from gaudi_launch.extensions.offline.pack_steps import CollectOrder
 
 _log = logging.getLogger(__name__)
 
@@ -137,8 +141,6 @@ def _checked(options: PackOptions) -> _Order:
     engine, release = _engine(options)
     python = _python(options, engine)
     if options.platform:
-        from gaudi_launch.extensions.offline.pack_steps import platforms
-
         platforms(options.platform)
     model, source = _model(options, engine)
     machine = options.platform.partition("_2_")[2].partition("_")[2] or platform.machine()
@@ -352,11 +354,9 @@ def _collect_order(order: _Order) -> CollectOrder:
 
 
 def _collect_engine(order: _Order, reporter: Reporter) -> None:
-    from gaudi_launch.core.base.mirrors import read
     from gaudi_launch.core.engines.install.step_runner import mirrored, run_steps
-    from gaudi_launch.extensions.offline.pack_steps import embedded_steps, gaudi_steps
 
-    wanted, mirrors = _collect_order(order), read()
+    wanted, mirrors = _collect_order(order), read_mirrors()
     wanted.wheels.mkdir(exist_ok=True)
     if order.release is None:
         steps = embedded_steps(wanted, demo=order.model.demo)
@@ -366,12 +366,9 @@ def _collect_engine(order: _Order, reporter: Reporter) -> None:
 
 
 def _collect_launcher(order: _Order, reporter: Reporter) -> None:
-    from gaudi_launch.core.base.mirrors import read
     from gaudi_launch.core.engines.install.step_runner import InstallStep, mirrored, run_steps
-    from gaudi_launch.extensions.offline import launcher_wheel
-    from gaudi_launch.extensions.offline.pack_steps import collected
 
-    wanted, mirrors = _collect_order(order), read()
+    wanted, mirrors = _collect_order(order), read_mirrors()
     folder = order.stage / "launcher"
     folder.mkdir(exist_ok=True)
     sources = launcher_wheel.checkout()
