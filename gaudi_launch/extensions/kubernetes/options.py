@@ -186,7 +186,6 @@ def completed(
     _check_scaling(options, by_ray=kind == "rayservice")
     _refuse_alone(options, kind)
     layout_of(options, 1)
-    _ = options.hugepages_mib
     secret, names = _secret(options.secret, release, containers)
     _check_names(options)
     _one_of("--access-mode", options.access_mode, ("", *_ACCESS))
