@@ -45,9 +45,9 @@ def plan(options: LaunchOptions) -> Plan:
     >>> [(found.value, found.source) for found in parallel]
     [('4', 'flag')]
     """
-    from gaudi_launch.core.launch import prepare
+    from gaudi_launch.core.launch import route
 
-    return prepare.plan(options)[0]
+    return route.plan(options)[0]
 
 
 def serve(
@@ -85,6 +85,6 @@ def __getattr__(name: str) -> Any:
     """Return a class of the API, imported when it is first used."""
     if name not in _LAZY:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    import importlib
+    from gaudi_launch.core.base.members import member
 
-    return getattr(importlib.import_module(_LAZY[name]), name)
+    return member(f"{_LAZY[name]}:{name}")

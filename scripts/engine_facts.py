@@ -22,10 +22,11 @@ import re
 from pathlib import Path
 from typing import Any
 
+from gaudi_launch.core.engines.base import VLLM
 from gaudi_launch.core.engines.facts.reading import ReleaseSource, read, render, row_of
 from gaudi_launch.core.engines.facts.registry import REGISTRY, installed_lists
 from gaudi_launch.core.engines.facts.source import FactsError
-from gaudi_launch.core.engines.vllm_cpu.engine import PLATFORM, VERSION
+from gaudi_launch.extensions.vllm_cpu.engine import PLATFORM
 
 SUPPORT = Path(__file__).resolve().parent.parent / "profiles" / "engines" / "support"
 CPU = SUPPORT.parent / "cpu.json"
@@ -69,7 +70,7 @@ def cpu_lists(upstream: str) -> dict[str, Any]:
         "classes": sorted(found.classes),
         "methods": list(found.methods),
         "configs": sorted(found.configs),
-        "evidence": f"vllm-project/vllm@v{VERSION}: {REGISTRY}",
+        "evidence": f"vllm-project/vllm@v{VLLM}: {REGISTRY}",
     }
 
 

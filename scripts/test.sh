@@ -11,7 +11,7 @@ if [ ! -x .venv/bin/python ]; then
 fi
 if ! [ .venv/installed -nt pyproject.toml ]; then
     echo "== Installing gaudi-launch and what its tests need"
-    .venv/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,webui]'
+    .venv/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,docs,webui]'
     touch .venv/installed
 fi
 # each of the many interpreters that the tests start would else compile everything anew

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 import typer
 import typer.core
+import typer.main
 
 from gaudi_launch.cli.first_options import first_options, path_of
 from gaudi_launch.cli.positional import options_end
 from gaudi_launch.cli.table import COMPLETES, SUBCOMMANDS, listed, load_command
+from gaudi_launch.core.base.members import ForeignMember, foreign, refused
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 _HELP = {"help_option_names": ["-h", "--help"]}
@@ -49,20 +52,50 @@ class HelpGroup(typer.core.TyperGroup):
         super().__init__(**settings)
         _attach_values(self)
 
+    @property
+    def entry_points(self) -> str:
+        """Return the entry points of other packages' commands; "" for none."""
+        return {"render": "targets"}.get(str(self.name), "")
+
     def get_help(self, ctx: Any) -> str:
         """Return the help with the commands below it."""
+        if self.entry_points:
+            for each in refused(self.entry_points, self.own_commands(ctx)):
+                print(each.render(), file=sys.stderr)
         return _shown(self, ctx)
 
     def list_commands(self, ctx: Any) -> list[str]:
+        """Return the commands of the module, of the table, and of other packages."""
+        own = self.own_commands(ctx)
+        return [*own, *foreign(self.entry_points, own)] if self.entry_points else own
+
+    def own_commands(self, ctx: Any) -> list[str]:
         """Return the commands of the module, and those that the table adds."""
         return [*super().list_commands(ctx), *self._added()]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """Return a command by its name; one that the table adds is imported now."""
         module = self._added().get(cmd_name)
-        if module is None:
-            return super().get_command(ctx, cmd_name)
-        return load_command(cmd_name, module)
+        if module is not None:
+            return load_command(cmd_name, module)
+        return super().get_command(ctx, cmd_name) or self.foreign_command(ctx, cmd_name)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Return the name and the command of the arguments, and the other arguments.
+
+        A command of another package is imported now. Raises LaunchError (FAILED).
+        """
+        name, command, rest = super().resolve_command(ctx, args)
+        if isinstance(command, ForeignCommand):
+            command = command.loaded()
+        return name, command, rest
+
+    def foreign_command(self, ctx: Any, name: str) -> ForeignCommand | None:
+        """Return the command of another package by its name, not imported yet."""
+        if not self.entry_points:
+            return None
+        found = foreign(self.entry_points, self.own_commands(ctx)).get(name)
+        return ForeignCommand(found) if found is not None else None
 
     def _added(self) -> dict[str, str]:
         pairs = ((name.partition(" "), module) for name, module in SUBCOMMANDS.items())
@@ -84,6 +117,20 @@ class HelpGroup(typer.core.TyperGroup):
                 [(name, str(each.help or "")) for name, each in found if each and not each.hidden],
             )
         ]
+
+
+class ForeignCommand(typer.core.TyperCommand):
+    """A command of another package, as a list shows it."""
+
+    def __init__(self, found: ForeignMember) -> None:
+        super().__init__(found.name, help=f"From the package {found.package}.")
+        self.found = found
+
+    def loaded(self) -> Any:
+        """Return the command itself. Raises LaunchError (FAILED)."""
+        command = typer.main.get_command(self.found.load())
+        command.name = self.found.name
+        return command
 
 
 class CommandApp(typer.Typer):

@@ -47,22 +47,26 @@ class LazyGroup(HelpGroup):
         except KeyboardInterrupt:
             raise CommandInterruptedError from None
 
-    def list_commands(self, ctx: Any) -> list[str]:
+    @property
+    def entry_points(self) -> str:
+        return "commands"
+
+    def own_commands(self, ctx: Any) -> list[str]:
         return list(COMMANDS)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         if cmd_name not in COMMANDS:
-            return None
+            return self.foreign_command(ctx, cmd_name)
         help_text = COMMANDS[cmd_name][1]
         return typer.core.TyperCommand(cmd_name, help=help_text, short_help=help_text)
 
     def command_sections(self, ctx: Any) -> list[tuple[str, list[tuple[str, str]]]]:
         """Return the commands by what a user wants."""
         grouped = {name for names in GROUPS.values() for name in names}
-        others = tuple(name for name in COMMANDS if name not in grouped)
+        others = tuple(name for name in self.list_commands(ctx) if name not in grouped)
         groups = {**GROUPS, "Other": others} if others else GROUPS
         return [
-            (title, [(name, COMMANDS[name][1]) for name in names])
+            (title, [(name, str(self.get_command(ctx, name).help)) for name in names])
             for title, names in groups.items()
         ]
 

@@ -11,7 +11,6 @@ replaced by one option per field::
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import Field, fields
 from typing import TYPE_CHECKING, Any
 
@@ -51,6 +50,8 @@ class RecordCommand(HelpCommand):
         self, name: str | None, *, params: list[Any] | None = None, **settings: Any
     ) -> None:
         self._records: dict[str, type[DataclassInstance]] = {}
+        # fields without names: the last is for what follows ``--``
+        self._rest: list[str] = []
         expanded: list[Any] = []
         for param in params or []:
             if not hasattr(param.default, "__dataclass_fields__"):
@@ -58,7 +59,10 @@ class RecordCommand(HelpCommand):
                 continue
             kind = type(param.default)
             self._records[str(param.name)] = kind
+            self._rest += [each.name for each in fields(kind) if _is_rest(each)]
             expanded += parameters_of(kind)
+        # one argument takes all that belongs to no option
+        expanded = [each for each in expanded if each.name not in self._rest[1:]]
         super().__init__(name, params=expanded, **settings)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -66,18 +70,22 @@ class RecordCommand(HelpCommand):
 
         An engine's command in place of the model is read as our options.
 
-        What follows it fills the field without names. click drops the ``--`` and would mix both.
-        One positional argument before it fills the ``bare`` option.
+        What follows it fills the last field without names. click drops the ``--`` and would mix
+        both. What is before it and belongs to no option fills another field without names, else
+        the ``bare`` option, which takes one.
         """
-        rest = self._field(lambda option: not option.names)
-        if rest is None or ctx.resilient_parsing:
+        rest = self._rest
+        if not rest or ctx.resilient_parsing:
             return list(super().parse_args(ctx, args))
         end = options_end(args)
         refuse_two_letters(args[:end], self._options())
         left = list(super().parse_args(ctx, args[:end]))
-        strays = tuple(ctx.params.get(rest) or ())
-        ctx.params[rest] = args[end + 1 :]
-        bare = self._field(lambda option: option.bare)
+        strays = tuple(ctx.params.get(rest[0]) or ())
+        ctx.params[rest[-1]] = args[end + 1 :]
+        if len(rest) > 1:
+            ctx.params[rest[0]] = strays
+            return left
+        bare = self._bare()
         if len(strays) == 1 and " " in strays[0].strip():
             converted = _of_engine(strays[0])
             if converted is not None:
@@ -93,14 +101,14 @@ class RecordCommand(HelpCommand):
     @property
     def passes_options(self) -> bool:
         """Return True if what follows ``--`` goes to an engine."""
-        return self._field(lambda option: not option.names) is not None
+        return bool(self._rest)
 
-    def _field(self, fits: Callable[[Option], bool]) -> str | None:
-        """Return the name of the records' first field whose option fits."""
+    def _bare(self) -> str | None:
+        """Return the name of the field that one argument without an option fills."""
         for kind in self._records.values():
             for each in fields(kind):
                 option = option_of(each)
-                if option is not None and fits(option):
+                if option is not None and option.bare:
                     return each.name
         return None
 
@@ -119,6 +127,11 @@ class RecordCommand(HelpCommand):
         for name, kind in self._records.items():
             ctx.params[name] = _with_saved_plan(_filled(kind, ctx.params))
         return super().invoke(ctx)
+
+
+def _is_rest(field: Field[Any]) -> bool:
+    option = option_of(field)
+    return option is not None and not option.names
 
 
 def parameters_of(kind: type[DataclassInstance]) -> list[Any]:

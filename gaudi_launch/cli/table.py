@@ -5,10 +5,11 @@ A command's module is imported when it is called.
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import Any
 
 import typer.main
+
+from gaudi_launch.core.base.members import member
 
 # name -> (module, short help). `--help` reads this table only, so it stays fast.
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -152,12 +153,11 @@ LISTS: dict[str, str] = {
 
 def listed(name: str) -> Any:
     """Return an entry of `LISTS`, imported now."""
-    module, _, member = LISTS[name].partition(":")
-    return getattr(import_module(f"gaudi_launch.{module}"), member)
+    return member(f"gaudi_launch.{LISTS[name]}")
 
 
 def load_command(name: str, module: str) -> Any:
     """Return the command of a module, under its name in the table."""
-    command = typer.main.get_command(import_module(f"gaudi_launch.{module}").app)
+    command = typer.main.get_command(member(f"gaudi_launch.{module}:app"))
     command.name = name
     return command

@@ -41,9 +41,9 @@ from urllib.request import ProxyHandler, Request, build_opener
 
 import yaml
 
-from gaudi_launch.core.engines.vllm_cpu.install import EMBEDDED
 from gaudi_launch.core.host.simulated import write_tree
 from gaudi_launch.core.services.state import registry, store
+from gaudi_launch.extensions.vllm_cpu.install import EMBEDDED
 from tests.support.places import SUPPORT
 from tests.support.serve import write_model
 from tests.support.waiting import unused_port

@@ -25,10 +25,11 @@ from typing import Any
 
 import numpy as np
 
-from gaudi_launch.core.engines.vllm_cpu.install import EMBEDDED
-from gaudi_launch.core.launch.estimate import EstimateOptions, SpeedEstimate, estimate
+from gaudi_launch.commands.estimate import EstimateOptions, predicted
 from gaudi_launch.core.launch.options import LaunchOptions
+from gaudi_launch.core.launch.prediction import SpeedEstimate
 from gaudi_launch.core.predict.simulate import SAFE_SHARE, Outcome, request_delay, simulate
+from gaudi_launch.extensions.vllm_cpu.install import EMBEDDED
 
 CLOCK = Path(__file__).with_name("virtual_clock.py")
 MODEL = "meta-llama/Llama-3.1-8B-Instruct"
@@ -204,7 +205,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         asked = cases(Path(folder), given.seed)
         found = [
-            estimate(
+            predicted(
                 LaunchOptions(model=MODEL, **each.launch),  # type: ignore[arg-type]
                 EstimateOptions(accelerator="gaudi2", **each.given),  # type: ignore[arg-type]
             )

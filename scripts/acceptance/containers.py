@@ -32,8 +32,8 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.request import ProxyHandler, Request, build_opener
 
-from gaudi_launch.core.engines.vllm_cpu.image import IMAGE
 from gaudi_launch.core.services.state import store
+from gaudi_launch.extensions.vllm_cpu.image import IMAGE
 from tests.support.packs import stand_in_index
 
 NAME = "acceptance-container"

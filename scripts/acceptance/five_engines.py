@@ -26,7 +26,7 @@ from typing import Any
 
 import psutil
 
-from gaudi_launch.core.engines.vllm_cpu.install import EMBEDDED
+from gaudi_launch.extensions.vllm_cpu.install import EMBEDDED
 
 SERVICES = (
     ("meta-llama/Llama-3.1-8B-Instruct", 1),

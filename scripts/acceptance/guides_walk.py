@@ -26,7 +26,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from gaudi_launch.core.base.paths import engines_dir
-from gaudi_launch.core.engines.vllm_cpu.install import demo_dir
+from gaudi_launch.core.engines.install.demo import demo_dir
 from gaudi_launch.core.host.simulated import write_tree
 from tests.support.acceptance import Unexpected, check_shown
 from tests.support.docker_daemon import Daemon

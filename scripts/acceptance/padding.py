@@ -24,9 +24,9 @@ from gaudi_launch.core.buckets.families import CONTEXT_LADDER
 from gaudi_launch.core.buckets.optimiser.bucket_planner import BucketGoal
 from gaudi_launch.core.buckets.optimiser.full_load import range_requests
 from gaudi_launch.core.buckets.strategies import arguments_of
-from gaudi_launch.core.engines.vllm_cpu.install import EMBEDDED
 from gaudi_launch.core.predict.limits import CoverageQuestion, EngineLimits
 from gaudi_launch.core.predict.step_time import ONE_CARD_8B
+from gaudi_launch.extensions.vllm_cpu.install import EMBEDDED
 
 CLOCK = Path(__file__).with_name("virtual_clock.py")
 POINTS = 0.01

@@ -269,7 +269,7 @@ _READ_ONLY = (
     ("why", "{model}/config.json"), ("logs", "none"), ("cache", "list"),
     ("bench", "--learn", "{model}/config.json"),
     ("setup", "gateway"), ("stack", "ps"), ("recommend", "-w", "{model}"), ("inspect", "{model}"),
-    ("doctor", "--bundle", "{home}/case.tar.gz"), ("tune", "-w", "{model}", "-n", "2"),
+    ("doctor", "--bundle", "{home}/case.tar.gz"), ("tune", "{home}/none.yaml"),
 )  # fmt: skip
 
 
@@ -403,14 +403,17 @@ def killed_tune(place: Place, number: int) -> str:
     (place.folder / "timed").touch()
     module = f"env PYTHONPATH={TOP} {sys.executable} -m tests.support.timed_engine"
     python = write_engine_python(place.folder / "timed-python", module)
-    words = ["tune", str(place.model), "--python", str(python), "-p", str(unused_port())]
-    words += ["-n", "2", "--no-doctor", "--candidates", "2", "--concurrency", "2"]
+    files = [str(place.folder / f"{number}-{batch}.yaml") for batch in (number + 1, 64)]
+    for file in files:
+        batch = Path(file).stem.partition("-")[2]
+        launch = ["plan", str(place.model), "--python", str(python), "-n", "2", "-b", batch]
+        place.good(*launch, "--save", file)
+    words = ["tune", *files, "-p", str(unused_port()), "--no-doctor", "--concurrency", "2"]
     words += ["-i", "16", "-o", "8", "--requests", "4", "--minutes", "20", "--json"]
-    ends = ["--", "--max-num-seqs", str(number + 1)]
-    killed(place, [*words, *ends], place.chance.uniform(0.2, 20.0))
+    killed(place, words, place.chance.uniform(0.2, 20.0))
     # the server of the killed search runs as a service, as `ps` shows it
     wrong = place.good("stop", "--all")
-    code, shown = place.run(*words, *ends, seconds=_SECONDS * 5)
+    code, shown = place.run(*words, seconds=_SECONDS * 5)
     if code or "Traceback" in shown:
         wrong = wrong or f"{code}: {shown[-600:]}"
     if json.loads(place.run("ps", "--json")[1])["services"]:

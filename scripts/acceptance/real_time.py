@@ -20,7 +20,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from gaudi_launch.core.engines.vllm_cpu.install import EMBEDDED
+from gaudi_launch.extensions.vllm_cpu.install import EMBEDDED
 
 MODEL = "meta-llama/Llama-3.1-8B-Instruct"
 BATCHES = (1, 32, 128)

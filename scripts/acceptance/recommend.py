@@ -18,9 +18,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cache
 
+from gaudi_launch.commands.inspect.fit.case import FitOptions, ServedLengths, fit
 from gaudi_launch.commands.inspect.support.case import SupportOptions, support
 from gaudi_launch.core.base.errors import LaunchError
-from gaudi_launch.core.launch.fit import FitOptions, ServedLengths, fit
 from gaudi_launch.core.launch.options import LaunchOptions
 from gaudi_launch.core.planning.support_answer import SupportStatus
 from gaudi_launch.core.predict.simulate import simulate

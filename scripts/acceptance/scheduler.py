@@ -26,7 +26,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from gaudi_launch.core.engines.vllm_cpu.install import EMBEDDED
 from gaudi_launch.core.predict.limits import EngineLimits
 from gaudi_launch.core.predict.load import from_trace
 from gaudi_launch.core.predict.scaling import Speed
@@ -35,6 +34,7 @@ from gaudi_launch.core.predict.simulate import ServedSetup, most_rate
 from gaudi_launch.core.predict.simulator import Times, simulate_times
 from gaudi_launch.core.predict.step_model import Setup as Division
 from gaudi_launch.core.predict.step_time import EIGHT_CARDS_32B, ONE_CARD_8B, StepTime
+from gaudi_launch.extensions.vllm_cpu.install import EMBEDDED
 
 CLOCK = Path(__file__).with_name("virtual_clock.py")
 SHARES = (0.3, 0.5, 0.8, 0.9)

@@ -39,14 +39,14 @@ import psutil
 from gateway import Load, Server, drive, free_port
 
 from gaudi_launch.core.base.paths import state_dir
-from gaudi_launch.core.engines.vllm_cpu.install import EMBEDDED
 from gaudi_launch.core.services.probe import ask, port_free
 from gaudi_launch.core.services.state.identity import identity_in
 from gaudi_launch.core.services.state.registry import find
 from gaudi_launch.extensions.stack.stack_file import StackFile, read_stack
+from gaudi_launch.extensions.vllm_cpu.install import EMBEDDED
 
 TOP = Path(__file__).parents[2]
-MAKE_MODEL = TOP / "gaudi_launch/core/engines/vllm_cpu/runtime/make_demo.py"
+MAKE_MODEL = TOP / "gaudi_launch/extensions/vllm_cpu/runtime/make_demo.py"
 USER, KEY = "alice", "sk-proof-alice"
 _TOKENS = 16
 _READY_SECONDS = 900.0

@@ -1,11 +1,11 @@
 """Tune the demo model on the CPU engine and check the answers.
 
 Needs `gaudi-launch setup cpu`; the state folder is temporary. From a bad plan
-(`-- --max-num-seqs 1`) the answer has to be another plan, and `bench compare` of a run of each has
-to call the answer's tokens/s better. From the default, the default and the answer are served again
-in turns and measured: the answer may not be slower by more than the repeats of either differ. The
-exit status is 0 when both are so and no service is left. `--short` takes fewer requests and
-candidates and leaves out the second part.
+(`-b 1`) the answer has to be another plan, and `bench compare` of a run of each has to call the
+answer's tokens/s better. From the default, the default and the answer are served again in turns and
+measured: the answer may not be slower by more than the repeats of either differ. The exit status is
+0 when both are so and no service is left. `--short` takes fewer requests and plans and leaves out
+the second part.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -38,18 +39,17 @@ def command(*arguments: str, state: str) -> str:
     return done.stdout
 
 
+def saved(state: str, batches: Sequence[int]) -> list[str]:
+    """Return the files of plans with these -b."""
+    files = [str(Path(state) / f"b{batch}.yaml") for batch in batches]
+    for batch, file in zip(batches, files, strict=True):
+        command("plan", "demo", "-b", str(batch), "--save", file, state=state)
+    return files
+
+
 def tune(state: str, load: list[str], asked: argparse.Namespace, *more: str) -> dict[str, Any]:
     """Return the answer of one search."""
-    words = [
-        "tune",
-        "demo",
-        "--minutes",
-        asked.minutes,
-        "--candidates",
-        asked.candidates,
-        *load,
-        "--json",
-    ]
+    words = ["tune", "--minutes", asked.minutes, *load, "--json"]
     found: dict[str, Any] = json.loads(command(*words, *more, state=state))
     for start in found["starts"]:
         rates = ", ".join(f"{run['output_tokens_per_second']:.1f}" for run in start["runs"])
@@ -103,21 +103,22 @@ def is_no_worse(plan: str, state: str, load: list[str], port: str) -> bool:
 def main() -> int:
     reader = argparse.ArgumentParser(description=__doc__)
     reader.add_argument("--minutes", default="30")
-    reader.add_argument("--candidates", default="5")
     reader.add_argument("--port", default="31881")
     reader.add_argument("--short", action="store_true")
     asked = reader.parse_args()
     load = ["--concurrency", "8", "-i", "64", "-o", "32", "--requests", "24"]
     if asked.short:
         load = ["--concurrency", "4", "-i", "32", "-o", "16", "--requests", "8"]
-        asked.candidates = "2"
+    others = (8,) if asked.short else (4, 8, 16, 32)
     with tempfile.TemporaryDirectory() as state:
-        print("from --max-num-seqs 1:", flush=True)
-        good = is_proved(tune(state, load, asked, "--", "--max-num-seqs", "1"), state)
+        print("from -b 1:", flush=True)
+        good = is_proved(tune(state, load, asked, *saved(state, (1, *others))), state)
         if not asked.short:
             print("from the default:", flush=True)
             plan = str(Path(state) / "best.yaml")
-            tune(state, load, asked, "--save", plan)
+            default = str(Path(state) / "default.yaml")
+            command("plan", "demo", "--save", default, state=state)
+            tune(state, load, asked, default, *saved(state, others), "--save", plan)
             good = is_no_worse(plan, state, load, asked.port) and good
         left = json.loads(command("ps", "--json", state=state))["services"]
         print(f"services left: {len(left)}")

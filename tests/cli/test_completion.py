@@ -149,7 +149,10 @@ def test_every_argument_for_a_service_a_model_or_a_profile_has_values() -> None:
         for found in all_commands()
         for param in found.command.params
         if param.param_type_name == "argument"
-        and any(word in str(param.metavar) for word in ("NAME", "MODEL", "SERVICE", "ENGINE"))
+        and any(
+            word in str(param.metavar).partition("[--")[0]
+            for word in ("NAME", "MODEL", "SERVICE", "ENGINE")
+        )
         and not found.path.startswith("kube")
         and values_of(param.opts, str(param.metavar), found.command.callback.__module__) is None
     ]

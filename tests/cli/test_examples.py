@@ -31,12 +31,12 @@ from gaudi_launch.cli.examples import examples
 from gaudi_launch.cli.main import run
 from gaudi_launch.core.base.locks import try_ofd
 from gaudi_launch.core.base.messages import catalogue_files
-from gaudi_launch.core.engines.vllm_cpu.install import EMBEDDED
 from gaudi_launch.core.host.simulated import write_tree
-from gaudi_launch.core.launch import prepare, serve, service, stop
+from gaudi_launch.core.launch import route, serve, service, stop, todo
 from gaudi_launch.core.launch.options import LaunchOptions
 from gaudi_launch.extensions.kubernetes.pods import chat_page
 from gaudi_launch.extensions.offline import case, pack
+from gaudi_launch.extensions.vllm_cpu.install import EMBEDDED
 from tests.support.doctor_cases import remedies_commands
 from tests.support.help_texts import all_commands
 from tests.support.local_hub import Hub
@@ -57,6 +57,8 @@ AFTER_COLON = re.compile(
 VALUES = {
     "plan MODEL --save FILE": "plan Qwen/Qwen3-8B --save made.json",
     "bench NAME --plan FILE": "bench demo --plan saved.json --requests 4",
+    "recommend MODEL --save DIR": "recommend Qwen/Qwen3-8B -n 1 -d bf16 -i 64 -o 64 --save plans",
+    "tune DIR/": "tune plans/",
     "serve --plan {path}": "serve --plan saved.json",
     "stack ps {name}": "stack ps",
     "down {path}": "down stack.yaml",
@@ -282,7 +284,7 @@ def a_service(folder: Path, url: str) -> Iterator[None]:
 
 def planned(options: LaunchOptions, *_: Any) -> None:
     """Plan as serve does, and end where it would start the engine."""
-    prepare.plan(replace(options, machine=options.machine or "simulated:hls2"))
+    route.plan(replace(options, machine=options.machine or "simulated:hls2"))
     raise typer.Exit()
 
 
@@ -291,7 +293,7 @@ def planned(options: LaunchOptions, *_: Any) -> None:
 KEPT_FROM: tuple[tuple[object, str], ...] = (
     (pack, "_collect_engine"),
     (pack, "_collect_launcher"),
-    (prepare.CheckedPlan, "refuse"),
+    (todo.CheckedPlan, "refuse"),
     (stop, "restart"),
     (chat_page, "serve"),
 )
@@ -333,6 +335,7 @@ def prepared(line: str, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         "--check serve.yaml": "render ray-serve Qwen/Qwen3-8B --machine simulated:hls2 --to "
         "serve.yaml",
         "hls2.json,": "devices snapshot hls2.json --machine simulated:hls2",
+        "tune plans": "recommend Qwen/Qwen3-8B -n 1 -d bf16 -i 64 -o 64 --save plans",
         "saved.json": "plan Qwen/Qwen3-8B --machine simulated:hls2 -i 16,32 -o 4,8 "
         "--save saved.json",
         "cache import": "cache export ffd155d6 key.tar.zst -c recipes",
@@ -355,7 +358,13 @@ def split(line: str) -> tuple[list[list[str]], str]:
     if "|" in line:
         echo, line = line.split("|")
         piped = shlex.split(echo)[1]
-    return [shlex.split(part.strip())[1:] for part in line.split("&&")], piped
+    commands = [shlex.split(part.strip())[1:] for part in line.split("&&")]
+    return [[each for word in words for each in globbed(word)] for words in commands], piped
+
+
+def globbed(word: str) -> list[str]:
+    """Return the files of a pattern as a shell does, else the word."""
+    return sorted(map(str, Path().glob(word))) if word.endswith("*.yaml") else [word]
 
 
 def ran(words: list[str], capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:

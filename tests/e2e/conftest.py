@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from gaudi_launch.core.base.paths import cache_dir
-from gaudi_launch.core.engines.vllm_cpu import install as cpu_install
+from gaudi_launch.extensions.vllm_cpu import install as cpu_install
 from tests.e2e.two_hosts import Wire
 from tests.support.real_engines import Serve
 from tests.support.turns import alone

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_launch.core.engines.vllm_cpu.install import EMBEDDED
+from gaudi_launch.extensions.vllm_cpu.install import EMBEDDED
 from tests.e2e.two_hosts import Wire
 
 pytestmark = [pytest.mark.root, pytest.mark.e2e]

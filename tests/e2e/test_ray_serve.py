@@ -15,7 +15,7 @@ from urllib.request import ProxyHandler, build_opener
 import psutil
 import pytest
 
-from gaudi_launch.core.engines.vllm_cpu import install as cpu_install
+from gaudi_launch.core.engines.install.demo import demo_dir
 from gaudi_launch.core.services import ray_status
 from gaudi_launch.core.services.state import registry
 from gaudi_launch.extensions.ray.engine import IN_RAY
@@ -198,7 +198,7 @@ def test_an_engine_that_cannot_start_is_exit_4_with_its_cause(
 
 def test_ray_itself_accepts_our_config(ray: Path, tmp_path: Path) -> None:
     """Every key of ours is one of this release's, and our list of keys is exactly its list."""
-    words = ("-w", str(cpu_install.demo_dir()), "--engine", "ray-serve:cpu", "--replicas", "1..3")
+    words = ("-w", str(demo_dir()), "--engine", "ray-serve:cpu", "--replicas", "1..3")
     done = subprocess.run(
         [sys.executable, "-m", "gaudi_launch", "render", "ray-serve", *words],
         capture_output=True,

@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from gaudi_launch.cli.main import run
-from gaudi_launch.core.engines.vllm_cpu import install as cpu_install
+from gaudi_launch.core.engines.install.demo import demo_dir
 from gaudi_launch.core.host.simulated import write_tree
 from tests.e2e import gaudi_stand_in
 from tests.support.every_case import ONE_MORE_ENGINE
@@ -43,7 +43,7 @@ def test_the_demo_model_on_one_simulated_card(
     python: Path, port: int, tmp_path: Path, serving: list[Serve]
 ) -> None:
     state = tmp_path / "state"
-    model = str(cpu_install.demo_dir())
+    model = str(demo_dir())
     serve = Serve(
         state, "-w", model, "--python", str(python), "-p", str(port), "-l", "1024", "-b", "8", "-n",
         "1", "--served-name", "demo", "--name", "gaudi", "--no-doctor",

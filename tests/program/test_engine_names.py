@@ -19,6 +19,8 @@ ENGINES = (
     "extensions/tgi/",
     "extensions/simulated/",
     "extensions/migrate/",
+    "extensions/vllm_cpu/",
+    "extensions/vllm_fork/",
 )
 VERSIONS = {name.partition("@")[2] for name in registry.ENGINES} - {""}
 FAMILIES = {name.partition("@")[0] for name in registry.ENGINES}
@@ -49,7 +51,7 @@ ALLOWED = {
     ("core/services/diagnosis/log_facts.py", "vllm-gaudi"),
     ("core/services/diagnosis/diagnose.py", "vllm-gaudi"),
     # the hardware that a speed is of
-    ("core/launch/estimate.py", "cpu"),
+    ("core/launch/prediction.py", "cpu"),
     ("core/predict/learning.py", "cpu"),
     ("core/predict/step_model.py", "cpu"),
     ("core/host/hl_smi_text.py", "cpu"),

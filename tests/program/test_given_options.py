@@ -20,6 +20,8 @@ from gaudi_launch.commands.cache import case as cache_case
 from gaudi_launch.commands.cache.case import PruneLimits
 from gaudi_launch.commands.doctor import case as doctor_case
 from gaudi_launch.commands.doctor.case import DoctorRequest
+from gaudi_launch.commands.inspect.fit import case as fit
+from gaudi_launch.commands.inspect.fit.case import FitOptions, ServedLengths
 from gaudi_launch.commands.inspect.support import case as support_case
 from gaudi_launch.commands.inspect.support.case import SupportOptions
 from gaudi_launch.commands.render import case as render_case
@@ -29,11 +31,9 @@ from gaudi_launch.commands.warmup import case as warmup_case
 from gaudi_launch.commands.warmup.case import WarmupRequest
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.doctor.findings import Wants
-from gaudi_launch.core.launch import fit as launch_fit
 from gaudi_launch.core.launch import model_setup as launch_model_setup
 from gaudi_launch.core.launch import serve as launch_serve
 from gaudi_launch.core.launch import stop as launch_stop
-from gaudi_launch.core.launch.fit import FitOptions, ServedLengths
 from gaudi_launch.core.launch.model_setup import Wanted
 from gaudi_launch.core.launch.options import LaunchOptions
 from gaudi_launch.core.launch.serve import ServeMode
@@ -186,10 +186,10 @@ CASES = (
     Case("doctor --undo", doctor_case.undo, ()),
     Case(
         "fit /m -n 1,2 --accelerator gaudi3 -l 8k -b 9 -i 1 -o 2 -d fp8 --engine e --force",
-        launch_fit.fit,
+        fit.fit,
         (FitOptions("/m", "1,2", "gaudi3", "fp8", "e", ServedLengths("8k", "9", "1", "2"), True),),
     ),
-    Case("fit /m", launch_fit.fit, (FitOptions("/m"),)),
+    Case("fit /m", fit.fit, (FitOptions("/m"),)),
     Case(f"kube status name {_KUBE}", kube_case.status, ("name", ACCESS)),
     Case("kube status", kube_case.status, ("", NOWHERE)),
     Case(

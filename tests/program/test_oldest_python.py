@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.places import TOP
 
-_MODULES = "gaudi_launch.core.base.debug_log, gaudi_launch.core.engines.vllm_cpu.inside_image"
+_MODULES = "gaudi_launch.core.base.debug_log, gaudi_launch.extensions.vllm_cpu.inside_image"
 
 
 def oldest() -> str | None:

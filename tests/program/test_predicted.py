@@ -10,10 +10,10 @@ import pytest
 
 from gaudi_launch.cli.views import serve
 from gaudi_launch.core.engines.registry import find
-from gaudi_launch.core.launch import estimate
-from gaudi_launch.core.launch.estimate import of_record
+from gaudi_launch.core.launch import prediction
+from gaudi_launch.core.launch.prediction import of_record
+from gaudi_launch.core.planning.known_model import known_model
 from gaudi_launch.core.planning.planner import make_plan
-from gaudi_launch.core.planning.profiles import known_model
 from gaudi_launch.core.planning.request import Request
 from gaudi_launch.core.predict.load import from_ranges
 from gaudi_launch.extensions.bench import view as bench
@@ -29,7 +29,7 @@ LOAD = from_ranges((1024, 1024), (256, 256)).of_clients(32)
 
 @pytest.fixture
 def gaudi3(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(estimate, "own_accelerator", lambda: "gaudi3")
+    monkeypatch.setattr(prediction, "own_accelerator", lambda: "gaudi3")
 
 
 def record(engine: str = "vllm-gaudi") -> dict[str, Any]:

@@ -326,7 +326,7 @@ def test_each_command(
 
 def test_the_program_plans_serves_and_stops(workplace: tuple[Path, dict[str, str]]) -> None:
     folder, environment = workplace
-    (program,) = programs("docs/python.md")
+    (program,) = programs("docs/serving.md")
     # the engine's interpreter is the one on PATH, and the model is one that this machine has
     (folder / "engine").mkdir()
     (folder / "engine" / "python3").symlink_to(folder / "engine-python")

@@ -6,8 +6,10 @@ from dataclasses import dataclass
 
 import pytest
 
+from gaudi_launch.commands import estimate
+from gaudi_launch.commands.inspect.fit import case as fit
 from gaudi_launch.core.base.errors import LaunchError
-from gaudi_launch.core.launch import estimate, fit, prepare
+from gaudi_launch.core.launch import prediction, route
 from gaudi_launch.core.launch.options import LaunchOptions
 from gaudi_launch.extensions.recommend import case as recommend
 
@@ -96,18 +98,18 @@ def test_memory_and_speed_are_the_same_for_every_command(case: Case) -> None:
     given = estimate.EstimateOptions(concurrency=CLIENTS)
     if not row.fits and row.reason.id != "fit.tight":
         with pytest.raises(LaunchError) as planned:
-            prepare.plan(launch(case))
+            route.plan(launch(case))
         with pytest.raises(LaunchError) as estimated:
-            estimate.estimate(launch(case), given)
+            estimate.predicted(launch(case), given)
         assert planned.value.text == estimated.value.text
         return
-    made, prepared = prepare.plan(launch(case))
+    made, prepared = route.plan(launch(case))
     if not row.fits:
         # the engine starts, so that a number that the user gives stays, with the warning
         assert row.reason in made.warnings
         return
     assert made.num_blocks == row.kv_blocks
-    found, line = estimate.estimate(launch(case), given), estimate.of_plan(prepared, made)
+    found, line = estimate.predicted(launch(case), given), prediction.of_plan(prepared, made)
     assert line is not None and found.plan is not None
     assert (found.plan.num_blocks, found.plan.buckets) == (made.num_blocks, made.buckets)
     for each in (found, line):
@@ -133,7 +135,7 @@ def test_a_configuration_that_is_given_is_recommended_with_the_figures_of_estima
     winner = answer.found.winner
     assert winner is not None and winner.served is not None and answer.launch is not None
     assert winner.served.replicas == 1
-    found = estimate.estimate(answer.launch, estimate.EstimateOptions(concurrency=CLIENTS))
+    found = estimate.predicted(answer.launch, estimate.EstimateOptions(concurrency=CLIENTS))
     served = winner.served
     assert found.plan == answer.plan
     assert (served.ttft, served.tpot, served.e2e) == tuple(
@@ -165,7 +167,7 @@ def test_the_length_without_an_option_is_the_same(
         output_range=outputs,
         max_num_seqs=CLIENTS,
     )
-    made = prepare.plan(options)[0]
+    made = route.plan(options)[0]
     assert made.args.last("--max-model-len") == str(length)
     assert made.num_blocks is not None
     assert row.kv_blocks == made.num_blocks

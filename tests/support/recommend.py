@@ -6,10 +6,11 @@ from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any
 
+from gaudi_launch.commands.inspect.fit.case import ServedLengths, engine_for, request_for
 from gaudi_launch.core.host.accelerators import accelerators
-from gaudi_launch.core.launch.fit import ServedLengths, data_types, engine_for, request_for
+from gaudi_launch.core.launch.forecast_case import data_types
 from gaudi_launch.core.models.model import Model
-from gaudi_launch.core.planning.profiles import known_model
+from gaudi_launch.core.planning.known_model import known_model
 from gaudi_launch.core.planning.request import Request
 from gaudi_launch.core.predict.load import Load, from_ranges
 from gaudi_launch.core.predict.targets import Targets

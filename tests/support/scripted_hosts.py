@@ -16,7 +16,8 @@ from gaudi_launch.core.hosts.inventory import Member
 from gaudi_launch.core.hosts.layout import Layout
 from gaudi_launch.core.hosts.parts import Cluster, ClusterEngine, Node
 from gaudi_launch.core.hosts.ssh import RemoteError
-from gaudi_launch.core.planning.plan import Command, EngineIdentity, Placement, Plan
+from gaudi_launch.core.planning.placement import Placement
+from gaudi_launch.core.planning.plan import Command, EngineIdentity, Plan
 
 Request = Mapping[str, Any]
 GONE = message("cluster.unreachable", host="b", ssh="me@b", why="No route to host")

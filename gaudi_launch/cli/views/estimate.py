@@ -11,7 +11,7 @@ from gaudi_launch.core.base.optional import mapped
 from gaudi_launch.core.predict.evidence import Band
 
 if TYPE_CHECKING:
-    from gaudi_launch.core.launch.estimate import SpeedEstimate
+    from gaudi_launch.core.launch.prediction import SpeedEstimate
     from gaudi_launch.core.planning.plan import Estimate
     from gaudi_launch.core.predict.evidence import Neighbour
     from gaudi_launch.core.predict.load import Load

@@ -127,7 +127,7 @@ def show_key(entry: CacheEntry, ledger: Ledger, as_json: bool) -> None:
         return
     parts = document.pop("parts")
     rows = [(name, str(value)) for name, value in parts.items() if name != "variables"]
-    rows += [(name, value) for name, value in parts["variables"].items()]
+    rows += sorted(parts["variables"].items())
     out = console()
     out.print(table(str(entry.folder), (text("cache.column_fact"), ""), rows))
     buckets = document.pop("buckets")

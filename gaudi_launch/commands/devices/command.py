@@ -68,7 +68,7 @@ def devices(
         return
     from gaudi_launch.commands.devices.view import DeviceUse, show, to_json
     from gaudi_launch.core.launch.machine import load
-    from gaudi_launch.core.services.history import energy_of_modules
+    from gaudi_launch.core.services.energy import energy_of_modules
     from gaudi_launch.core.services.state.orphans import orphans
 
     host = load(machine)
@@ -267,10 +267,10 @@ def _write_tree(folder: Path, machine: str | None) -> None:
 
 
 def _write_file(path: Path, content: str) -> None:
-    from gaudi_launch.core.recipes.ledger import write_whole
+    from gaudi_launch.core.base.paths import write_whole
 
     try:
-        write_whole(path.absolute(), content.encode())
+        write_whole(path.absolute(), content)
     except OSError as error:
         raise _not_written(path, error) from None
 

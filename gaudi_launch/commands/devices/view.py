@@ -5,20 +5,17 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gaudi_launch.cli.console import console, emit_json, known, table
 from gaudi_launch.core.base.messages import text
 from gaudi_launch.core.base.optional import mapped
+from gaudi_launch.core.doctor.power_limit import CapChange, CapOutcome
 from gaudi_launch.core.host.cpus import format_cpus
-from gaudi_launch.core.host.hardware import Holder
-
-if TYPE_CHECKING:
-    from gaudi_launch.core.doctor.power_limit import CapChange, CapOutcome
-    from gaudi_launch.core.host.hardware import Card, Host
-    from gaudi_launch.core.planning.plan import Placement
-    from gaudi_launch.core.services.history import DayEnergy
-    from gaudi_launch.core.services.state.orphans import Orphan
+from gaudi_launch.core.host.hardware import Card, Holder, Host
+from gaudi_launch.core.planning.placement import Placement
+from gaudi_launch.core.services.energy import DayEnergy
+from gaudi_launch.core.services.state.orphans import Orphan
 
 
 @dataclass(frozen=True)

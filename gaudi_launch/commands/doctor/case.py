@@ -31,7 +31,6 @@ from gaudi_launch.core.host.machine import SIMULATED
 
 if TYPE_CHECKING:
     from gaudi_launch.commands.doctor.remedies import Change, RemedyOutcome
-    from gaudi_launch.core.doctor.findings import GatewayFacts, Pins
     from gaudi_launch.core.engines.detect import Installed
     from gaudi_launch.core.host.files import Files
 
@@ -129,7 +128,7 @@ def _weights(path: str) -> Weights:
     from gaudi_launch.core.doctor.weights import read_weights
     from gaudi_launch.core.models.config import looks_like_hub_id
     from gaudi_launch.core.models.hub.local import find_local
-    from gaudi_launch.core.planning.profiles import known_model
+    from gaudi_launch.core.planning.known_model import known_model
 
     found = None
     if looks_like_hub_id(path) and not Path(path).is_dir():

@@ -50,7 +50,7 @@ QUESTIONS: dict[str, tuple[Question, ...]] = {
         Question("questions.warmup", "warmup MODEL"),
         Question("questions.recommend", "recommend MODEL"),
         Question("questions.speed", "estimate MODEL --accelerator gaudi2"),
-        Question("questions.tune", "tune MODEL --minutes 30"),
+        Question("questions.tune", "tune DIR/*.yaml --minutes 30"),
         Question("questions.capacity", "recommend MODEL --rate 10/s"),
         Question("questions.script", "migrate 'COMMAND'"),
     ),

@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from gaudi_launch.core.planning.known_model import known_model
+
 if TYPE_CHECKING:
     from gaudi_launch.core.models.model import Model
 
@@ -30,7 +32,7 @@ def inspect(path: str, revision: str | None = None) -> InspectedModel:
     from gaudi_launch.core.planning import profiles
 
     must_exist = bool(revision) or profiles.listed_id(path) is None
-    found = profiles.known_model(path, must_exist, revision or "")
+    found = known_model(path, must_exist, revision or "")
     profile = profiles.match(found)
     return InspectedModel(
         found, kv_bytes_per_token(found), profile.name if profile is not None else None

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gaudi_launch.cli.console import console, emit_json
+from gaudi_launch.commands.inspect.case import InspectedModel
 from gaudi_launch.core.base.messages import text
-
-if TYPE_CHECKING:
-    from gaudi_launch.commands.inspect.case import InspectedModel
-    from gaudi_launch.core.models.model import Model
+from gaudi_launch.core.models.model import Model
 
 _FIELDS = (
     "path", "name", "source", "architecture", "model_type", "parameters", "weight_bytes", "dtype",

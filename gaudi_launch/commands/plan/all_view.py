@@ -19,9 +19,10 @@ from gaudi_launch.core.host.cpus import format_cpus
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from gaudi_launch.core.launch.estimate import SpeedEstimate
-    from gaudi_launch.core.launch.prepare import CheckedPlan
-    from gaudi_launch.core.planning.plan import Placement, Plan, Setting
+    from gaudi_launch.core.launch.prediction import SpeedEstimate
+    from gaudi_launch.core.launch.todo import CheckedPlan
+    from gaudi_launch.core.planning.placement import Placement
+    from gaudi_launch.core.planning.plan import Plan, Setting
 
 
 def show_all(checked: CheckedPlan, speed: SpeedEstimate | None, *, verbose: bool) -> None:

@@ -38,18 +38,18 @@ def plan(
     from gaudi_launch.cli.views.estimate import speed_json
     from gaudi_launch.core.base.errors import ExitCode
     from gaudi_launch.core.base.messages import text
-    from gaudi_launch.core.launch import prepare, saved_plan
-    from gaudi_launch.core.launch.estimate import of_plan
+    from gaudi_launch.core.base.optional import mapped
+    from gaudi_launch.core.launch import route, saved_plan
+    from gaudi_launch.core.launch.prediction import of_plan
     from gaudi_launch.core.predict.balance import BALANCED
 
-    checked = prepare.checked_plan(options)
+    checked = route.checked_plan(options)
     made, prepared = checked.plan, checked.prepared
     speed = of_plan(prepared, made)
     if save is not None:
         goal = BALANCED if made.placement.choice is not None else ""
-        saved_plan.write(
-            save, options, made, goal=goal, traffic=saved_plan.traffic_of(options, speed)
-        )
+        traffic = saved_plan.traffic_of(options, mapped(lambda each: each.outcome.load, speed))
+        saved_plan.write(save, options, made, goal=goal, traffic=traffic)
     if as_json:
         steps = [step.to_json() for step in prepared.steps]
         left = {"verdict": checked.verdict, "todo": [each.to_json() for each in checked.todo]}

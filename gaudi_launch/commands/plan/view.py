@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
-    from gaudi_launch.core.launch.estimate import SpeedEstimate
-    from gaudi_launch.core.launch.prepare import CheckedPlan
+    from gaudi_launch.core.launch.prediction import SpeedEstimate
+    from gaudi_launch.core.launch.todo import CheckedPlan
     from gaudi_launch.core.planning.plan import Plan
 
 # the smallest usual terminal; its last line is the prompt's

@@ -18,10 +18,11 @@ if TYPE_CHECKING:
 
     from gaudi_launch.core.launch.named_plans import NamedPlans, ReadPlans
     from gaudi_launch.core.launch.options import LaunchOptions
-    from gaudi_launch.core.launch.prepare import Prepared
+    from gaudi_launch.core.launch.prepared import Prepared
     from gaudi_launch.core.launch.report import Reporter
     from gaudi_launch.core.planning.container import Container
-    from gaudi_launch.core.planning.plan import Placement, Plan
+    from gaudi_launch.core.planning.placement import Placement
+    from gaudi_launch.core.planning.plan import Plan
     from gaudi_launch.core.render.rendered import Rendered
     from gaudi_launch.core.render.systemd import UnitOptions
 
@@ -398,7 +399,8 @@ def to_render(
     """
     import shutil
 
-    from gaudi_launch.core.launch.prepare import prepare, refuse_simulated
+    from gaudi_launch.core.launch.prepared import refuse_simulated
+    from gaudi_launch.core.launch.route import prepare
     from gaudi_launch.core.render.text import with_exported, with_files
     from gaudi_launch.core.services.listener import address
     from gaudi_launch.core.services.state import store

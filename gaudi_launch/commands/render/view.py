@@ -6,13 +6,11 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from gaudi_launch.cli.console import emit_json
-from gaudi_launch.core.base.messages import text
+from gaudi_launch.core.base.messages import Message, text
+from gaudi_launch.core.render.deliver import RenderedFiles
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from gaudi_launch.core.base.messages import Message
-    from gaudi_launch.core.render.deliver import RenderedFiles
 
 
 def show(files: RenderedFiles, *, as_json: bool) -> None:

@@ -10,8 +10,6 @@ import shlex
 import shutil
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, NoReturn
 
 import typer
@@ -31,18 +29,24 @@ from gaudi_launch.core.base.messages import text
 from gaudi_launch.core.base.mirrors import Mirrors, read
 from gaudi_launch.core.engines.docker_command import PROGRAMS
 from gaudi_launch.core.engines.install import environment
+from gaudi_launch.core.engines.install.demo import demo_dir
 from gaudi_launch.core.engines.install.environment import PLACES
 from gaudi_launch.core.engines.install.install_steps import SetupExtras
-from gaudi_launch.core.engines.install.installation import StepInstallation
+from gaudi_launch.core.engines.install.installation import (
+    ImageRecipe,
+    ImageRequest,
+    StepInstallation,
+)
 from gaudi_launch.core.engines.install.step_runner import mirrored
+from gaudi_launch.core.engines.needed_release import needed_release
 from gaudi_launch.core.engines.registry import (
+    image_recipe,
     is_made_by_steps,
     made_by_steps,
-    setup_image,
     setup_name,
     setup_names,
 )
-from gaudi_launch.core.engines.releases import Release, known, needed_release
+from gaudi_launch.core.engines.releases import Release, known
 
 app = CommandApp()
 
@@ -137,27 +141,19 @@ def setup(
         return _gaudi(engine, place, python, extras, dry_run, as_json)
     made = made_by_steps(engine)
     given["--git-mirror"] = git_mirror
-    if setup_image(engine) is not None and place in PROGRAMS:
+    image = image_recipe(engine)
+    if image is not None and place in PROGRAMS:
         del given["--in"], given["--base-image"]
         _check_not_given(given, "setup.not_for", engine=engine)
-        base = _Base(str(place), base_image, mirrors, demo=not no_demo)
-        return _embedded_image(engine, base, dry_run, as_json)
+        chosen = mirrors.image(image.base(base_image, os.environ))
+        request = ImageRequest(str(place), chosen, mirrors, demo=not no_demo)
+        return _build_image(engine, image, request, dry_run, as_json)
     given |= {"--registry": registry, "--torch-index": torch_index}
     given = {flag: value for flag, value in given.items() if flag not in made.takes}
     _check_not_given(given, "setup.not_for", engine=engine)
     if place not in (None, *PLACES):
         _refuse_place(str(place))
     return _by_steps(made, engine, mirrors, demo=not no_demo, dry_run=dry_run, as_json=as_json)
-
-
-@dataclass(frozen=True)
-class _Base:
-    """The options of an image: its program, its base image, the site's mirrors."""
-
-    program: str
-    image: str | None
-    mirrors: Mirrors
-    demo: bool
 
 
 def _refuse_place(place: str) -> NoReturn:
@@ -235,36 +231,30 @@ def _usual_place(release: Release) -> str:
     return "venv"
 
 
-def _embedded_image(engine: str, base: _Base, dry_run: bool, as_json: bool) -> None:
-    """Build the embedded engine's image, and the demo model's folder."""
-    from gaudi_launch.core.engines.install.pip_settings import read_settings
-    from gaudi_launch.core.engines.vllm_cpu import image as cpu_image
-    from gaudi_launch.core.engines.vllm_cpu import inside_image
-
-    chosen = base.mirrors.image(cpu_image.base_image(base.image, os.environ))
-    request = cpu_image.ImageRequest(base.program, chosen, base.mirrors, base.demo)
+def _build_image(
+    engine: str, image: ImageRecipe, request: ImageRequest, dry_run: bool, as_json: bool
+) -> None:
+    """Build an engine's image, and the demo model's folder."""
     if dry_run:
-        settings = read_settings(os.environ, inside_image.PIP, base.mirrors)
-        planned = cpu_image.steps(request, settings, Path("SETTINGS"))
+        planned = image.planned(request, os.environ)
         return _show([(step.id, step.argv) for step in planned], {}, as_json)
     begin = time.monotonic()
-    done = cpu_image.build(request, os.environ, say)
+    done = image.build(request, os.environ, say)
     seconds = time.monotonic() - begin
     if as_json:
         document: dict[str, Any] = {
             "schema": 1,
             "engine": engine,
-            "place": base.program,
+            "place": request.program,
             "image": done.image,
-            "demo": _demo_dir(base.demo),
+            "demo": _demo_dir(request.demo),
             "steps_run": done.steps_run,
             "seconds": round(seconds, 1),
         }
         return emit_json(document)
     if not done.steps_run:
         typer.echo(text("setup.there"))
-    program = base.program
-    typer.echo(text("setup.done_image", image=done.image, engine=engine, program=program))
+    typer.echo(text("setup.done_image", image=done.image, engine=engine, program=request.program))
     return None
 
 
@@ -301,11 +291,9 @@ def _by_steps(
 
 def _demo_dir(is_wanted: bool) -> str | None:
     """Return the demo model's folder; None where it was not requested."""
-    from gaudi_launch.core.engines.vllm_cpu import install as cpu_install
-
     if not is_wanted:
         return None
-    return str(cpu_install.demo_dir())
+    return str(demo_dir())
 
 
 def _show(

@@ -4,25 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from gaudi_launch.commands.warmup.question import AskedEngine, asked_engine
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.messages import Message, message
+from gaudi_launch.core.base.paths import state_dir
+from gaudi_launch.core.buckets.bucket_file import Delivered, own_list, plan_for_engine, planned
 from gaudi_launch.core.buckets.optimiser.bucket_planner import BucketGoal, aim_for
 from gaudi_launch.core.buckets.optimiser.padding_cost import score
-
-if TYPE_CHECKING:
-    from gaudi_launch.commands.warmup.question import AskedEngine
-    from gaudi_launch.core.buckets.bucket_file import Delivered
-    from gaudi_launch.core.buckets.optimiser.bucket_planner import BucketGoal
-    from gaudi_launch.core.buckets.prompts_per_step import PromptsChoice
-    from gaudi_launch.core.buckets.strategies import Judged
-    from gaudi_launch.core.buckets.warmup_time import Span
-    from gaudi_launch.core.launch.options import LaunchOptions
-    from gaudi_launch.core.models.model import Model
-    from gaudi_launch.core.predict.limits import EngineLimits
-    from gaudi_launch.core.predict.simulator import Shapes
-    from gaudi_launch.core.predict.step_time import StepTime
+from gaudi_launch.core.buckets.past_requests import read_workload
+from gaudi_launch.core.buckets.prompts_per_step import PromptsChoice, choose_prompts
+from gaudi_launch.core.buckets.strategies import Judged, judged
+from gaudi_launch.core.buckets.warmup_time import FILE_NAME, Span, per_graph, read_measured
+from gaudi_launch.core.launch.options import LaunchOptions, to_request
+from gaudi_launch.core.models.model import Model
+from gaudi_launch.core.planning.known_model import known_model
+from gaudi_launch.core.planning.model_name import name_warning
+from gaudi_launch.core.planning.precision import weight_type
+from gaudi_launch.core.predict.learned import read_learned
+from gaudi_launch.core.predict.limits import EngineLimits
+from gaudi_launch.core.predict.simulator import Shapes, simulate
+from gaudi_launch.core.predict.step_time import StepTime, constants_of
 
 # percents of step time by which a trace may exceed the predicted padding
 _TOLERATED = 1.0
@@ -81,11 +84,6 @@ def read(
     constants: list[str],
 ) -> WarmupCase:
     """Return the case of these options. Raises LaunchError for an impossible one."""
-    from gaudi_launch.commands.warmup.question import asked_engine
-    from gaudi_launch.core.buckets.past_requests import read_workload
-    from gaudi_launch.core.launch.options import to_request
-    from gaudi_launch.core.predict.step_time import constants_of
-
     request = to_request(replace(options, model=options.model or _NO_MODEL))
     model, of_model = _model_of(request.model)
     workload = None
@@ -110,10 +108,6 @@ def read(
 
 def _model_of(name: str) -> tuple[Model, list[Message]]:
     """Return the model, and what is assumed about it."""
-    from gaudi_launch.core.models.model import Model
-    from gaudi_launch.core.planning.model_name import name_warning
-    from gaudi_launch.core.planning.profiles import known_model
-
     if name == _NO_MODEL:
         return Model(path="", name=""), [message("warmup.assume_model")]
     model = known_model(name, False)
@@ -122,8 +116,6 @@ def _model_of(name: str) -> tuple[Model, list[Message]]:
 
 def _of_step_time(cost: StepTime) -> list[Message]:
     """Return the constants of the step time and where they were learned."""
-    from gaudi_launch.core.predict.learned import read_learned
-
     constants = ", ".join(f"{key} {value:g}" for key, value in cost.constants().items())
     found = [message("warmup.assume_cost", basis=cost.basis, constants=constants)]
     learned = read_learned()
@@ -144,8 +136,6 @@ def _of_lengths(limits: EngineLimits) -> Message:
 
 def _prompts_of_trace(engine: AskedEngine, workload: list[tuple[float, int, int]]) -> PromptsChoice:
     """Return the prompts of one step for the lengths of past requests."""
-    from gaudi_launch.core.buckets.prompts_per_step import choose_prompts
-
     goal = BucketGoal(reduce=engine.request.reduce)
     return choose_prompts(
         engine.question, goal, engine.step_time, workload=tuple(workload), traced=True
@@ -174,10 +164,6 @@ def ask_of(case: WarmupCase) -> BucketGoal:
 
 def solve(case: WarmupCase) -> WarmupResult:
     """Plan, compare and estimate."""
-    from gaudi_launch.core.base.paths import state_dir
-    from gaudi_launch.core.buckets.warmup_time import FILE_NAME, per_graph, read_measured
-    from gaudi_launch.core.planning.precision import weight_type
-
     asked = case.asked
     measured = read_measured(state_dir() / FILE_NAME)
     dtype = weight_type(asked.request, case.model)
@@ -226,8 +212,6 @@ def _met_by_trace(
     The scheduler is simulated. A plan of the same options was made for its ranges: what it pads
     more on the trace is a warning.
     """
-    from gaudi_launch.core.predict.simulator import simulate
-
     if chosen.buckets is None:
         yield message("warmup.trace_padding_unknown")
         return
@@ -259,8 +243,6 @@ def _delivered(case: WarmupCase) -> Delivered:
     An engine that builds its list itself has only one, and so has a start script for whose tokens
     of a step no ranges cover every shape.
     """
-    from gaudi_launch.core.buckets.bucket_file import own_list, plan_for_engine, planned
-
     asked = case.asked
     if asked.own:
         assert asked.used is not None, "a question without buckets"
@@ -284,8 +266,6 @@ def _chosen(case: WarmupCase, delivered: Delivered) -> tuple[Delivered, Judged]:
 
     The latter is selected where more is requested than a plan does.
     """
-    from gaudi_launch.core.buckets.strategies import judged
-
     used, rows = case.asked.used, delivered.comparison
     auto = case.asked.request.tuning == "auto"
     if used is None or (auto and case.has_goal):

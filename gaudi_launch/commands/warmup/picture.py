@@ -7,15 +7,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from gaudi_launch.core.base.plotting import BLUE, dress, label, plain_numbers, sheet
+from gaudi_launch.core.base.plotting import BLUE, Sheet, dress, label, plain_numbers, sheet
 from gaudi_launch.core.buckets.bucket_list import Buckets
 from gaudi_launch.core.predict.simulator import Shapes, Weighted
 from gaudi_launch.core.predict.step_time import StepTime
-
-if TYPE_CHECKING:
-    from gaudi_launch.core.base.plotting import Sheet
 
 _ROWS, _COLUMNS = 24, 48
 _MOST_TICKS = 12

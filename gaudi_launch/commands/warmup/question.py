@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.messages import Message, message
-from gaudi_launch.core.planning.planner import buckets_of, draft, place, refuse_options
-
-if TYPE_CHECKING:
-    from gaudi_launch.core.buckets.bucket_list import Buckets
-    from gaudi_launch.core.host.hardware import Host
-    from gaudi_launch.core.models.model import Model
-    from gaudi_launch.core.planning.engine import Engine
-    from gaudi_launch.core.planning.planner import Draft
-    from gaudi_launch.core.planning.request import Request
-    from gaudi_launch.core.predict.limits import CoverageQuestion, EngineLimits
-    from gaudi_launch.core.predict.step_time import StepTime
+from gaudi_launch.core.buckets.bucket_list import Buckets
+from gaudi_launch.core.engines import registry
+from gaudi_launch.core.engines.introspect import InstalledBuckets
+from gaudi_launch.core.engines.registry import labels
+from gaudi_launch.core.host.accelerators import product_of
+from gaudi_launch.core.host.hardware import Host
+from gaudi_launch.core.launch.chosen_engine import for_engine, planned_engine
+from gaudi_launch.core.launch.machine import load
+from gaudi_launch.core.models.model import Model
+from gaudi_launch.core.planning.balanced_cards import with_balanced_cards
+from gaudi_launch.core.planning.engine import Engine
+from gaudi_launch.core.planning.passthrough import parallel_sizes
+from gaudi_launch.core.planning.placement import Placement, check_named
+from gaudi_launch.core.planning.planner import Draft, buckets_of, draft, place, refuse_options
+from gaudi_launch.core.planning.request import Request
+from gaudi_launch.core.planning.speed import step_time_in
+from gaudi_launch.core.planning.support_answer import check_support
+from gaudi_launch.core.predict.limits import CoverageQuestion, EngineLimits
+from gaudi_launch.core.predict.step_time import StepTime
 
 
 @dataclass(frozen=True)
@@ -57,15 +64,6 @@ def asked_engine(request: Request, model: Model, machine: str | None) -> AskedEn
     Where the machine has cards, settings and KV blocks are those of its plan. Raises
     LaunchError for an impossible one.
     """
-    from gaudi_launch.core.engines import registry
-    from gaudi_launch.core.engines.introspect import InstalledBuckets
-    from gaudi_launch.core.host.accelerators import product_of
-    from gaudi_launch.core.launch.machine import load
-    from gaudi_launch.core.launch.prepare import for_engine, planned_engine
-    from gaudi_launch.core.planning.balanced_cards import with_balanced_cards
-    from gaudi_launch.core.planning.speed import step_time_in
-    from gaudi_launch.core.planning.support_answer import check_support
-
     host = load(machine)
 
     engine, installed = planned_engine(
@@ -119,8 +117,6 @@ def _question(engine: Engine, drawn: Draft, blocks: int | None) -> CoverageQuest
 
     Raises LaunchError (USAGE) where no warm-up is known.
     """
-    from gaudi_launch.core.engines.registry import labels
-
     identity = engine.identity
     container = engine.in_container
     if engine.bucket_family is None:
@@ -142,10 +138,6 @@ def _draft(request: Request, host: Host, model: Model, engine: Engine, cards: in
 
     Nothing is started.
     """
-    from gaudi_launch.core.planning.passthrough import parallel_sizes
-    from gaudi_launch.core.planning.placement import check_named
-    from gaudi_launch.core.planning.plan import Placement
-
     refuse_options(request, host, model, engine)
     stages, copies = parallel_sizes(request.args) if engine.needs_cards else (1, 1)
     cards *= stages * copies

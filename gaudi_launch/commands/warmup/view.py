@@ -5,18 +5,24 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gaudi_launch.cli.console import console, table
+from gaudi_launch.commands.warmup.case import WarmupCase, WarmupResult
+from gaudi_launch.commands.warmup.picture import heat, picture
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.messages import text
+from gaudi_launch.core.base.plotting import write_picture
+from gaudi_launch.core.buckets.bucket_file import Delivered
+from gaudi_launch.core.buckets.bucket_list import Buckets
+from gaudi_launch.core.buckets.strategies import Judged
+from gaudi_launch.core.buckets.warmup_time import Span
+from gaudi_launch.core.predict.simulator import Weighted
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.text import Text
 
-    from gaudi_launch.commands.warmup.case import WarmupCase, WarmupResult
-    from gaudi_launch.core.buckets.bucket_file import Delivered
-    from gaudi_launch.core.buckets.bucket_list import Buckets
-    from gaudi_launch.core.buckets.strategies import Judged
-    from gaudi_launch.core.buckets.warmup_time import Span
-
+_SHADES = " .:-=+*#%@"
+_ROWS, _COLUMNS = 10, 56
 COLUMNS = ("strategy", "prompt", "decode", "uncovered", "overhead", "cold", "cached")
 
 
@@ -138,9 +144,6 @@ def draw(path: Path, case: WarmupCase, result: WarmupResult) -> None:
 
     Raises LaunchError: USAGE for a folder that cannot be written, FAILED without the library.
     """
-    from gaudi_launch.commands.warmup.picture import picture
-    from gaudi_launch.core.base.plotting import write_picture
-
     if result.chosen.buckets is None:
         raise LaunchError("warmup.nothing_to_draw", ExitCode.USAGE, strategy=result.chosen.name)
     if case.model.name:
@@ -154,8 +157,6 @@ def draw(path: Path, case: WarmupCase, result: WarmupResult) -> None:
 
 def show(case: WarmupCase, result: WarmupResult, plot: Path | None, *, listing: bool) -> None:
     """Print the strategies side by side, the chosen one as a map, and its settings."""
-    from gaudi_launch.cli.console import console, table
-
     out = console()
     delivered, asked, chosen = result.delivered, case.asked, result.chosen
     title = text(
@@ -190,13 +191,11 @@ def show(case: WarmupCase, result: WarmupResult, plot: Path | None, *, listing: 
 
 def _show_maps(out: Console, case: WarmupCase, result: WarmupResult, buckets: Buckets) -> None:
     """Print a map of prompt buckets without context, and one of decode buckets."""
-    from gaudi_launch.commands.warmup.heatmap import heatmap
-
     prompts = [(batch, tokens) for batch, tokens, context in buckets.prompt if context == 0]
     decodes = [(batch, blocks) for batch, _, blocks in buckets.decode]
     shapes, cost = result.shapes, case.cost
-    out.print(heatmap(text("warmup.map_prompt"), prompts, shapes.prompt, cost.prefill))
-    out.print(heatmap(text("warmup.map_decode"), decodes, shapes.decode, cost.decode))
+    out.print(_heatmap(text("warmup.map_prompt"), prompts, shapes.prompt, cost.prefill))
+    out.print(_heatmap(text("warmup.map_decode"), decodes, shapes.decode, cost.decode))
     out.print(text("warmup.map_legend"))
 
 
@@ -207,3 +206,31 @@ def _show_settings(out: Console, delivered: Delivered) -> None:
         out.print(f"  {name}={value}")
     if delivered.file is not None:
         out.print(text("warmup.bucket_file", lines=delivered.file.count("\n") - 1))
+
+
+def _heatmap(title: str, pairs: list[tuple[int, int]], part: Weighted, time: object) -> Text:
+    """Return one phase; ``pairs`` are (batch, size) of its buckets.
+
+    Readable without colours.
+    """
+    from rich.text import Text
+
+    grid = heat(pairs, part, time, _ROWS, _COLUMNS)
+    most = max((value for row in grid.share for value in row), default=0.0) or 1.0
+    drawn = Text(f"{title}\n", no_wrap=True)
+    for row in range(len(grid.batches) - 1, -1, -1):
+        drawn.append(f"{grid.batches[row]:>6} |")
+        for column in range(len(grid.sizes)):
+            warmth = (grid.share[row][column] / most) ** 0.4
+            if grid.buckets[row][column]:
+                mark = "o"
+            else:
+                mark = _SHADES[round(warmth * (len(_SHADES) - 1))]
+            red, other = 255, round(255 * (1 - warmth))
+            style = f"black on rgb({red},{other},{other})" if warmth else ""
+            drawn.append(mark, style=style)
+        drawn.append("\n")
+    sizes = grid.sizes
+    left, right = str(sizes[0]), str(sizes[-1])
+    drawn.append(" " * 8 + left + " " * max(1, len(sizes) - len(left) - len(right)) + right + "\n")
+    return drawn

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
-from gaudi_launch.core.engines.vllm_fork.scripts_shared import base_name
+from gaudi_launch.core.engines.base import base_name
 from gaudi_launch.core.host.hardware import Host
 from gaudi_launch.core.planning.container import Container, Mount
 

@@ -6,15 +6,13 @@ The rules are those of profiles/engines/support, read by scripts/engine_facts.py
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, get_args
+from typing import get_args
 
 from gaudi_launch.core.base.messages import Message, message
+from gaudi_launch.core.engines.engine_version import Version
 from gaudi_launch.core.models.cached_layers import CacheKind, cached_layers
 from gaudi_launch.core.models.model import Model
 from gaudi_launch.core.planning.support_answer import LayerCache
-
-if TYPE_CHECKING:
-    from gaudi_launch.core.engines.support import Version
 
 # vllm/envs.py: bool(int(os.getenv("VLLM_MLA_DISABLE", "0")))
 _MLA_OFF = "VLLM_MLA_DISABLE"

@@ -11,14 +11,15 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.core.base.members import ForeignMember, foreign, member
 from gaudi_launch.core.engines import detect as detection
 from gaudi_launch.core.engines.detect import Installed
+from gaudi_launch.core.engines.engine_version import Version
 from gaudi_launch.core.engines.install.switch import names_in_force
-from gaudi_launch.core.engines.support import Version, versions
+from gaudi_launch.core.engines.support import versions
 from gaudi_launch.core.host.accelerators import product_of
 from gaudi_launch.core.host.hardware import Host
 from gaudi_launch.core.models.model import Model
@@ -27,7 +28,11 @@ from gaudi_launch.core.planning.plan import Api
 from gaudi_launch.core.planning.request import Request
 
 if TYPE_CHECKING:
-    from gaudi_launch.core.engines.install.installation import Installation, StepInstallation
+    from gaudi_launch.core.engines.install.installation import (
+        ImageRecipe,
+        Installation,
+        StepInstallation,
+    )
 
 _log = logging.getLogger(__name__)
 
@@ -57,7 +62,7 @@ class Entry:
     line. ``anywhere``: it also runs without cards. ``installation`` is its environment's name in
     `INSTALLATIONS` ("": a separate one, for cards). ``demo`` serves the demo model in its place.
     ``machine`` is the simulated machine of a launch that names none. ``built``: MODULE:MEMBER of
-    the image that `setup NAME --in docker` builds, for an engine without a profile;
+    the recipe of the image that `setup NAME --in docker` builds, for an engine without a profile;
     ``image_versions``: that of the function that returns all versions of its images.
     """
 
@@ -84,15 +89,24 @@ NO_PACKAGES = Installed(python="PATH", engine="")
 
 def _member(name: str) -> Any:
     """Return what MODULE:MEMBER of this package names, imported now."""
-    module, _, member = name.partition(":")
-    return getattr(import_module(f"gaudi_launch.{module}"), member)
+    return member(f"gaudi_launch.{name}")
 
 
-def _file(module: str, function: str = "create") -> Callable[..., Engine]:
-    """Return a function of an engine's file, imported when it is called."""
+def _foreign(found: ForeignMember) -> Entry:
+    """Return the line of an engine of another package, imported when it is made."""
 
     def create(*args: object) -> Engine:
-        made: Engine = _member(f"{module}.engine:{function}")(*args)
+        made: Engine = found.load()(*args)
+        return made
+
+    return Entry(create)
+
+
+def _made_by(function: str) -> Callable[..., Engine]:
+    """Return a function of an engine's module, imported when it is called."""
+
+    def create(*args: object) -> Engine:
+        made: Engine = _member(function)(*args)
         return made
 
     return create
@@ -100,37 +114,40 @@ def _file(module: str, function: str = "create") -> Callable[..., Engine]:
 
 # what `setup` makes in addition to the environments of engines for cards
 INSTALLATIONS = {
-    "cpu": "core.engines.vllm_cpu.install:EMBEDDED",
+    "cpu": "extensions.vllm_cpu.install:EMBEDDED",
     "ray": "extensions.ray.install:RAY",
     "gateway": "extensions.stack.gateway.program:GATEWAY",
 }
 
 
 ENGINES: dict[str, Entry] = {
-    "vllm-fork@1.21": Entry(_file("core.engines.vllm_fork")),
-    "vllm-fork@1.22": Entry(_file("core.engines.vllm_fork")),
-    "deepseek_r1": Entry(_file("core.engines.vllm_fork")),
-    "vllm-gaudi": Entry(_file("core.engines.vllm_gaudi"), any_version=True),
+    "vllm-fork@1.21": Entry(_made_by("extensions.vllm_fork.release_1_21:Fork121.create")),
+    "vllm-fork@1.22": Entry(_made_by("extensions.vllm_fork.release_1_22:Fork122.create")),
+    "deepseek_r1": Entry(_made_by("extensions.vllm_fork.deepseek_r1:DeepSeekFork.create")),
+    "vllm-gaudi": Entry(_made_by("core.engines.vllm_gaudi.engine:create"), any_version=True),
     "tgi@3.3.5": Entry(
-        _file("extensions.tgi"),
+        _made_by("extensions.tgi.engine:create"),
         in_container=True,
         any_version=True,
         image_versions="extensions.tgi.versions:image_versions",
     ),
-    "tgi@3.2.3": Entry(_file("extensions.tgi"), in_container=True),
+    "tgi@3.2.3": Entry(_made_by("extensions.tgi.engine:create"), in_container=True),
     "cpu": Entry(
-        _file("core.engines.vllm_cpu"),
+        _made_by("extensions.vllm_cpu.engine:create"),
         anywhere=True,
         installation="cpu",
-        built="core.engines.vllm_cpu.image:IMAGE",
+        built="extensions.vllm_cpu.image:RECIPE",
     ),
     "simulated": Entry(
-        _file("extensions.simulated"), anywhere=True, installation="cpu", machine="simulated:hls2"
+        _made_by("extensions.simulated.engine:create"),
+        anywhere=True,
+        installation="cpu",
+        machine="simulated:hls2",
     ),
     # ray-serve:ENGINE names the inner engine
     "ray-serve": Entry(
         _refuse,
-        _file("extensions.ray", "around"),
+        _made_by("extensions.ray.engine:around"),
         anywhere=True,
         installation="ray",
         demo="ray-serve:cpu",
@@ -142,6 +159,8 @@ ALIASES = {
     "vllm-fork": SCRIPTED,
     "tgi": "tgi@3.3.5",
 }
+# no engine of another package is called so
+_TAKEN = ("", "auto", *ENGINES, *ALIASES)
 
 
 def register(name: str, entry: Entry) -> None:
@@ -161,7 +180,7 @@ def unregister(name: str) -> None:
 
 def names() -> tuple[str, ...]:
     """Return every name for --engine."""
-    return ("auto", *ENGINES)
+    return ("auto", *ENGINES, *foreign("engines", _TAKEN))
 
 
 def names_with_cards() -> tuple[str, ...]:
@@ -217,7 +236,11 @@ def entry(name: str) -> Entry:
     name = ALIASES.get(name, name)
     family = name.partition("@")[0]
     versioned = (each for known, each in ENGINES.items() if known.partition("@")[0] == family)
-    return ENGINES.get(name) or next((each for each in versioned if each.any_version), _UNKNOWN)
+    found = ENGINES.get(name) or next((each for each in versioned if each.any_version), None)
+    if found is not None or name in _TAKEN:
+        return found or _UNKNOWN
+    others = foreign("engines", _TAKEN)
+    return _foreign(others[name]) if name in others else _UNKNOWN
 
 
 def image_versions() -> tuple[Version, ...]:
@@ -243,13 +266,24 @@ def setup_name(word: str) -> str:
     return next(made, ALIASES.get(word, word))
 
 
-def setup_image(name: str) -> str | None:
-    """Return the image that ``setup NAME --in docker`` builds of an engine.
+def image_recipe(name: str) -> ImageRecipe | None:
+    """Return the recipe of the image that ``setup NAME --in docker`` builds.
 
     Return None for an engine with a profile, which names its images.
     """
     built = entry(name).built
-    return str(_member(built)) if built else None
+    if not built:
+        return None
+    recipe: ImageRecipe = _member(built)
+    return recipe
+
+
+def setup_image(name: str) -> str | None:
+    """Return the name of the image of `image_recipe`."""
+    recipe = image_recipe(name)
+    if recipe is None:
+        return None
+    return recipe.image
 
 
 def setup_names() -> tuple[str, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -120,51 +120,6 @@ def release_of(engine: str, version: str = "") -> Release | None:
     )
 
 
-def needed_release(engine: str) -> Release:
-    """Return the release as `release_of`, also for ``vllm-gaudi@0.26``.
-
-    Versions such as ``tgi@3.3.7`` too. An engine that is an image knows its release. Raises
-    LaunchError (USAGE) for an engine, or a version, without a profile.
-    """
-    name, _, version = engine.partition("@")
-    found = release_of(engine) or _of_version(name, version) or _of_image(engine)
-    if found is None:
-        check_installable(f"{name}-{version}")
-        from gaudi_launch.core.engines.registry import INSTALLATIONS
-
-        all_known = ", ".join((*INSTALLATIONS, *known(), *_versions_known(name)))
-        raise LaunchError("serve.setup_unknown", ExitCode.USAGE, found=engine, known=all_known)
-    return found
-
-
-def _of_version(name: str, version: str) -> Release | None:
-    """Return the release of a profile that ``0.26`` names; None where it has none."""
-    parts, all_versions = version.split("."), _versions_of(name)
-    exact = [each for each in all_versions if each == version]
-    for each in (*exact, *all_versions):
-        found = None
-        if version and each.split(".")[: len(parts)] == parts:
-            found = release_of(name, each)
-        if found is not None:
-            return replace(found, engine=f"{name}@{each}")
-    return None
-
-
-def _of_image(engine: str) -> Release | None:
-    """Return the release of a version without a line, whose engine names its image."""
-    name, _, version = engine.partition("@")
-    found = release_of(name, version) if version else None
-    if found is None:
-        return None
-    from gaudi_launch.core.engines.registry import find
-
-    check_installable(f"{name}-{version}")
-    image = find(engine).image
-    if not image:
-        return None
-    return replace(found, engine=engine, version=version, images=(image,))
-
-
 def constraints_of(release: Release) -> str | None:
     """Return the file of the versions that pip takes with a release.
 
@@ -231,15 +186,15 @@ def _record(part: str) -> Mapping[str, Any]:
     return found
 
 
-def _versions_known(name: str) -> tuple[str, ...]:
+def versions_known(name: str) -> tuple[str, ...]:
     """Return the versions of an engine that can be set up, as values of ``--engine``."""
-    found = _versions_of(name)
+    found = versions_of(name)
     if len(found) > 1:
         return tuple(f"{name}@{version}" for version in found)
     return ()
 
 
-def _versions_of(name: str) -> tuple[str, ...]:
+def versions_of(name: str) -> tuple[str, ...]:
     path = paths.profiles_dir() / "engines" / f"{name}.yaml"
     if not path.is_file():
         return ()

@@ -8,24 +8,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import cache
 from operator import eq, ge, gt, le, lt, ne
-from pathlib import Path
 from typing import Any
 
-from gaudi_launch.core.base import paths
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.json_values import mapping
 from gaudi_launch.core.base.messages import Message, message
 from gaudi_launch.core.base.reader import read_json, shipped
+from gaudi_launch.core.engines.engine_version import Expansion, Version
 from gaudi_launch.core.engines.facts.registry import REGISTRY, InstalledLists
 from gaudi_launch.core.engines.layer_caches import cache_limits, layer_caches, refuses_layers
 from gaudi_launch.core.models.model import Model
 from gaudi_launch.core.planning.precision import kernels_of
 from gaudi_launch.core.planning.support_answer import ModelSupport, SupportStatus, Validated
 
-_DEEPSEEK = "deepseek_r1"
 # vllm-project/vllm 0.26.0:vllm/config/model.py _SUFFIX_TO_DEFAULTS: a class is also taken from a
 # base class with another suffix. The forks do not have this (vllm/model_executor/models/registry.py
 # _normalize_archs).
@@ -47,7 +45,7 @@ _SUFFIXES = (
     "Model",
 )
 # the forks take a class by its exact name (vllm/model_executor/models/registry.py _normalize_archs)
-_WITHOUT_SUFFIXES = ("vllm-fork", _DEEPSEEK)
+_WITHOUT_SUFFIXES = ("HabanaAI/vllm-fork",)
 # vllm-project/vllm 0.26.0:vllm/model_executor/models/qwen3_next.py, qwen3_5.py
 _GDN_CLASSES = ("Qwen3Next", "Qwen3_5")
 # vllm-project/vllm 0.26.0:vllm/model_executor/models/deepseek_v2.py is_v32, of these classes
@@ -69,7 +67,7 @@ _PREFIX = re.compile(r"^(meta-)")
 
 # HabanaAI/vllm-fork@95af7009 (2025-10-28): the server's message names the end of the fork and its
 # successor
-_ENDED = {"vllm-fork": "2025-10-28", _DEEPSEEK: "2025-10-28"}
+_ENDED = {"vllm-fork": "2025-10-28", "deepseek_r1": "2025-10-28"}
 
 
 def ended(label: str) -> str | None:
@@ -80,115 +78,8 @@ def ended(label: str) -> str | None:
     return _ENDED.get(label.partition("@")[0])
 
 
-@dataclass(frozen=True)
-class Expansion:
-    """Weights that a version dequantises at load, by method and type of model.
-
-    ``to`` is their type on the card, ``unless`` the VARIABLE=VALUE that prevents it ("": none).
-    """
-
-    method: str = ""
-    model_type: str = ""
-    to: str = ""
-    unless: str = ""
-
-    def fits(self, model: Model) -> bool:
-        """Return True for a model of this method and type."""
-        return (self.method, self.model_type) == (model.quantization, model.model_type)
-
-    def is_prevented(self, variables: Mapping[str, str]) -> bool:
-        """Return True where the user's variables keep the weights quantised."""
-        name, _, value = self.unless.partition("=")
-        return bool(name) and variables.get(name) == value
-
-    def reason(self, engine: str) -> Message:
-        if not self.unless:
-            return message("support.expanded", engine=engine, method=self.method, to=self.to)
-        return message(
-            "support.expanded_unless",
-            engine=engine,
-            method=self.method,
-            to=self.to,
-            unless=self.unless,
-        )
-
-
 # of weights that are loaded as they are
 _NOT_EXPANDED = Expansion()
-
-
-@dataclass(frozen=True)
-class Version:
-    """One engine version of the shipped data.
-
-    ``complete`` is False where the vLLM under a plugin is unknown.
-    """
-
-    engine: str
-    version: str
-    repository: str
-    commit: str
-    date: str
-    upstream: str = ""
-    complete: bool = False
-    classes: frozenset[str] = frozenset()
-    methods: tuple[str, ...] = ()
-    expanded: tuple[Expansion, ...] = ()
-    transformers: str = ""
-    sparse_as_dense: bool = False
-    removed: Mapping[str, str] = field(default_factory=dict)
-    validated: tuple[Mapping[str, Any], ...] = ()
-    compact_gdn: str = ""
-    mla: frozenset[str] = frozenset()
-    # model types with a configuration class of vLLM's own
-    configs: frozenset[str] = frozenset()
-    # methods that vLLM loads as another one
-    renamed: Mapping[str, str] = field(default_factory=dict)
-    # what is allocated for each kind of layer, and the kinds of layers that each class makes
-    cache: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    layers: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    # the rules of its bucket code (`core.buckets.ladder_rules`); empty for other engines
-    buckets: Mapping[str, Any] = field(default_factory=dict)
-    # models with states have prefix caching without an option
-    hybrid_prefixes: bool = False
-    # which models' states decide the size of a block (`facts.reading.state_blocks`)
-    state_blocks: Mapping[str, Any] = field(default_factory=dict)
-    # its bucket code and its parser were executed
-    executed: bool = False
-    # the file of an installed engine that ``classes`` were read from
-    read_from: str = ""
-    # the digest of the files that the facts are of (`core.engines.facts.reading.digest_of`)
-    files: str = ""
-    # the document of an installation; "": the shipped one of this release
-    file: str = ""
-
-    @property
-    def document(self) -> Path:
-        """Return the file with every fact of this version."""
-        if self.file:
-            return Path(self.file)
-        return paths.profiles_dir() / f"engines/support/{self.engine}-{self.version}.json"
-
-    @property
-    def label(self) -> str:
-        """Return the version as a value of ``--engine``."""
-        if self.engine == self.version:
-            return self.engine
-        return f"{self.engine}@{self.version}"
-
-    @property
-    def evidence(self) -> str:
-        """Return the source of the list of classes: an installed file, or a commit's.
-
-        Return "" for a version without facts.
-        """
-        if self.read_from or not self.commit:
-            return self.read_from
-        if self.upstream:
-            return f"{self.repository}@{self.commit} with vLLM {self.upstream}: {REGISTRY}"
-        return f"{self.repository}@{self.commit}: {REGISTRY}"
-
-
 # a version without facts
 _NOTHING = Version("", "", "", "", "")
 
@@ -265,11 +156,10 @@ def version_of(engine: str, version: str) -> Version | None:
     """Return the data of exactly this version; None where there is none.
 
     It is that of an installed release, or the shipped one. ``engine`` and ``version`` are
-    those of an `EngineIdentity`: ``vllm-fork`` at ``deepseek_r1`` is that branch.
+    those of an `EngineIdentity`; the facts of a branch are under its name (``deepseek_r1``).
     """
-    if version == _DEEPSEEK:
-        engine = _DEEPSEEK
-    return installed_versions().get((engine, version)) or shipped_version(engine, version)
+    shipped = shipped_version(engine, version) or shipped_version(version, version)
+    return installed_versions().get((engine, version)) or shipped
 
 
 def shipped_version(engine: str, version: str) -> Version | None:
@@ -493,7 +383,7 @@ def _by_class(model: Model, label: str, facts: Version, engine: str) -> ModelSup
     evidence = facts.evidence
     validated = _validated(model, facts)
     # a plugin's own classes are known even where its vLLM is not
-    suffixes = facts.complete and engine not in _WITHOUT_SUFFIXES
+    suffixes = facts.complete and facts.repository not in _WITHOUT_SUFFIXES
     if _has(architecture, facts.classes, suffixes=suffixes):
         runs = ModelSupport(label, SupportStatus.RUNS, evidence=evidence, validated=validated)
         if validated is not None or _has_operators(architecture, facts):

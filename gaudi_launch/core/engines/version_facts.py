@@ -10,7 +10,7 @@ from pathlib import Path
 
 from gaudi_launch.core.base import paths
 from gaudi_launch.core.base.reader import read_json
-from gaudi_launch.core.engines.support import Version
+from gaudi_launch.core.engines.engine_version import Version
 from gaudi_launch.core.planning.profiles import read_document
 
 # variables that upstream vLLM reads for every hardware are in this file

@@ -11,7 +11,11 @@ from typing import Any
 from gaudi_launch.core.base import paths
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.reader import parse_json
+from gaudi_launch.core.host import simulated
 from gaudi_launch.core.host.hardware import Host
+from gaudi_launch.core.host.read import read_host
+from gaudi_launch.core.host.simulated import NAMES
+from gaudi_launch.core.host.snapshot import from_json
 
 SIMULATED = "simulated:"
 
@@ -24,17 +28,11 @@ def load(machine: str | None = None) -> Host:
     an unreadable file or a document that is not a snapshot.
     """
     if machine is None:
-        from gaudi_launch.core.host.read import read_host
-
         check_root(None)
         return read_host(paths.machine_root())
     if machine.startswith(SIMULATED):
-        from gaudi_launch.core.host import simulated
-
         return simulated.make(machine.removeprefix(SIMULATED))
     from dataclasses import replace
-
-    from gaudi_launch.core.host.snapshot import from_json
 
     return replace(from_json(load_document(machine)), origin=f"snapshot {machine}")
 
@@ -51,8 +49,6 @@ def load_document(path: str) -> dict[str, Any]:
 
     Raises LaunchError (USAGE).
     """
-    from gaudi_launch.core.host.simulated import NAMES
-
     try:
         text = Path(path).read_text(encoding="utf-8")
     except (OSError, ValueError) as error:

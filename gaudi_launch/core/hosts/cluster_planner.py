@@ -18,6 +18,7 @@ from gaudi_launch.core.models.model import Model
 from gaudi_launch.core.models.stages import stage_of
 from gaudi_launch.core.planning.effects import with_overrides
 from gaudi_launch.core.planning.engine import Engine
+from gaudi_launch.core.planning.known_model import known_model
 from gaudi_launch.core.planning.memory import CardSet, ChosenSettings, memory_for
 from gaudi_launch.core.planning.passthrough import (
     HOSTS,
@@ -25,9 +26,9 @@ from gaudi_launch.core.planning.passthrough import (
     with_options,
     with_own_words,
 )
-from gaudi_launch.core.planning.plan import Placement, Plan
+from gaudi_launch.core.planning.placement import Placement
+from gaudi_launch.core.planning.plan import Plan
 from gaudi_launch.core.planning.planner import make_plan
-from gaudi_launch.core.planning.profiles import known_model
 from gaudi_launch.core.planning.request import Request
 
 _LAYOUT_OPTIONS = ("--tensor-parallel-size", "--pipeline-parallel-size", "--host", "--port")

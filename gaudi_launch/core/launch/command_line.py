@@ -5,7 +5,10 @@ from __future__ import annotations
 from dataclasses import fields
 
 from gaudi_launch.core.base.fields import option_of
+from gaudi_launch.core.base.redact import redact_arguments
+from gaudi_launch.core.engines.registry import entry
 from gaudi_launch.core.launch.options import LaunchOptions
+from gaudi_launch.core.launch.saved_plan import own_part
 
 
 def serve_command(options: LaunchOptions) -> tuple[str, ...]:
@@ -20,10 +23,6 @@ def serve_command(options: LaunchOptions) -> tuple[str, ...]:
     >>> " ".join(serve_command(rehearsal))
     'gaudi-launch serve m --machine simulated:hls2 --engine simulated'
     """
-    from gaudi_launch.core.base.redact import redact_arguments
-    from gaudi_launch.core.engines.registry import entry
-    from gaudi_launch.core.launch.saved_plan import own_part
-
     options = own_part(options)
     left_out = {"model"}
     if not entry(options.engine or "").machine:

@@ -2,9 +2,40 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import cached_property
+
 from gaudi_launch.core.base.steps import step
 from gaudi_launch.core.host import machine as host_machine
+from gaudi_launch.core.host.accelerators import product_of
 from gaudi_launch.core.host.hardware import Host
+
+
+@dataclass(frozen=True)
+class LaunchMachine:
+    """The machine of a launch, read when it is first needed; ``name`` None: this one."""
+
+    name: str | None
+
+    @property
+    def is_here(self) -> bool:
+        return self.name is None
+
+    @cached_property
+    def host(self) -> Host:
+        """Return the machine. Raises LaunchError."""
+        return load(self.name)
+
+    def product(self) -> str:
+        """Return the accelerator of its cards; "" without cards."""
+        return product_of(self.host)
+
+    def for_engine(self, *, needs_cards: bool) -> Host:
+        """Return the machine; an empty one for an engine on this machine's CPU."""
+        # an engine on the CPU needs no card, so the machine's cards are not read
+        if needs_cards or self.name:
+            return self.host
+        return Host()
 
 
 def load(machine: str | None = None) -> Host:

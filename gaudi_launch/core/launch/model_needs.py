@@ -28,7 +28,8 @@ from gaudi_launch.core.models.sizing import WEIGHT_BYTES
 from gaudi_launch.core.planning import profiles
 from gaudi_launch.core.planning.effects import with_overrides
 from gaudi_launch.core.planning.engine import Engine
-from gaudi_launch.core.planning.profiles import Profile, known_model, match
+from gaudi_launch.core.planning.known_model import known_model
+from gaudi_launch.core.planning.profiles import Profile, match
 from gaudi_launch.core.planning.request import Request
 
 _log = logging.getLogger(__name__)
@@ -110,7 +111,7 @@ def _conversion(known: Model, places: _ModelPlaces, *, on_gaudi2: bool) -> tuple
     if not on_gaudi2 or known.quantization != "fp8" or not is_found:
         return False, False
     # it imports numpy
-    from gaudi_launch.core.models.fp8.convert import is_converted, wants_conversion
+    from gaudi_launch.core.models.fp8.conversion_need import is_converted, wants_conversion
 
     if places.folder is not None and not wants_conversion(places.folder):
         return False, False

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from gaudi_launch.core.base.errors import file_error
 from gaudi_launch.core.base.messages import text
-from gaudi_launch.core.launch.model_needs import check_disk, incomplete
-
-if TYPE_CHECKING:
-    from gaudi_launch.core.launch.model_needs import Provision
-    from gaudi_launch.core.launch.report import Reporter
-    from gaudi_launch.core.launch.setup_steps import SetupFacts
-    from gaudi_launch.core.models.fp8.convert import Conversion
-    from gaudi_launch.core.models.hub.download import Pulled
-    from gaudi_launch.core.planning.request import Request
+from gaudi_launch.core.launch.model_needs import Provision, check_disk, incomplete
+from gaudi_launch.core.launch.report import Reporter
+from gaudi_launch.core.launch.setup_steps import SetupFacts
+from gaudi_launch.core.models.fp8.convert import Conversion
+from gaudi_launch.core.models.fp8.measurements import write_published
+from gaudi_launch.core.models.hub import download
+from gaudi_launch.core.models.hub.download import Pulled
+from gaudi_launch.core.models.hub.local import folder_for
+from gaudi_launch.core.planning.request import Request
 
 # shards converted in parallel: each uses 16 MiB, the disk is the limit
 _MOST_PROCESSES = 8
@@ -65,9 +64,6 @@ def fetch(wanted: Wanted, reporter: Reporter) -> Pulled:
 
     Raises LaunchError; a later call continues where this one stopped.
     """
-    from gaudi_launch.core.models.hub import download
-    from gaudi_launch.core.models.hub.local import folder_for
-
     repo, revision, repo_type = wanted.repo, wanted.revision, wanted.repo_type
     if wanted.source == "auto":
         listing = download.find(repo, revision, repo_type)
@@ -116,8 +112,6 @@ def _convert(facts: SetupFacts, reporter: Reporter) -> None:
 
 
 def _measurements(provision: Provision, reporter: Reporter) -> None:
-    from gaudi_launch.core.models.fp8.measurements import write_published
-
     published = provision.published
     assert published is not None
     folder = provision.facts.measurements_target

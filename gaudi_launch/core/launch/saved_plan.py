@@ -14,22 +14,25 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError, file_error
 from gaudi_launch.core.base.fields import option_of
 from gaudi_launch.core.base.messages import Message, message
 from gaudi_launch.core.base.profiles_check import first_problem
 from gaudi_launch.core.base.reader import as_typed, checked_tree, read_text
+from gaudi_launch.core.base.redact import redact_arguments, redact_document
+from gaudi_launch.core.base.version import VERSION
 from gaudi_launch.core.engines.registry import entry
 from gaudi_launch.core.host.accelerators import product_of
 from gaudi_launch.core.host.machine import SIMULATED
 from gaudi_launch.core.launch.machine import load
 from gaudi_launch.core.launch.options import LaunchOptions
-
-if TYPE_CHECKING:
-    from gaudi_launch.core.launch.estimate import SpeedEstimate
-    from gaudi_launch.core.planning.plan import Plan
+from gaudi_launch.core.planning.engine_args import engine_args
+from gaudi_launch.core.planning.option_table import UPSTREAM, option_table
+from gaudi_launch.core.planning.plan import Plan
+from gaudi_launch.core.planning.secret_args import refuse_secret_args
+from gaudi_launch.core.predict.load import Load
 
 KIND = "gaudi-launch plan"
 _SCHEMA = 1
@@ -96,14 +99,13 @@ class ComparedPlan:
         return differences(self.saved, self.options, plan)
 
 
-def traffic_of(options: LaunchOptions, speed: SpeedEstimate | None) -> SavedTraffic:
+def traffic_of(options: LaunchOptions, load: Load | None) -> SavedTraffic:
     """Return the load that a plan was predicted for.
 
     The given ranges, and as many clients as it serves at once.
     """
-    if speed is None:
+    if load is None:
         return SavedTraffic(input=options.input_range or "", output=options.output_range or "")
-    load = speed.outcome.load
     return SavedTraffic(
         input=options.input_range or str(load.input_range[1]),
         output=options.output_range or str(load.output_range[1]),
@@ -156,8 +158,6 @@ def sent_settings(plan: Plan) -> dict[str, str | None]:
 
     Without the user's exported variables, which are not part of a plan's options.
     """
-    from gaudi_launch.core.base.redact import redact_document
-
     found: dict[str, str | None] = {}
     for setting in plan.settings:
         if not setting.sent or setting.source == "environment" or setting.name in _OF_HOST:
@@ -180,11 +180,6 @@ def write(
     where it cannot be written.
     """
     import yaml
-
-    from gaudi_launch.core.base.version import VERSION
-    from gaudi_launch.core.planning.engine_args import engine_args
-    from gaudi_launch.core.planning.option_table import UPSTREAM, option_table
-    from gaudi_launch.core.planning.secret_args import refuse_secret_args
 
     refuse_secret_args(engine_args(table=option_table(UPSTREAM), user=options.extra))
     _check_replaceable(path)
@@ -353,8 +348,6 @@ def differences(saved: SavedPlan, options: LaunchOptions, plan: Plan) -> tuple[M
         found.append(message(id, file=file, option=shown, saved=before))
     added = options.extra[len(saved.options.extra) :]
     if added:
-        from gaudi_launch.core.base.redact import redact_arguments
-
         found.append(
             message("saved.more_arguments", file=file, arguments=" ".join(redact_arguments(added)))
         )

@@ -6,18 +6,35 @@ Supervised here, or passed to a detached launcher.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.messages import text
 from gaudi_launch.core.base.paths import machine_root
-from gaudi_launch.core.engines.registry import setup_image
+from gaudi_launch.core.doctor.runner import stop_on_failures
+from gaudi_launch.core.engines.docker_command import PROGRAMS
+from gaudi_launch.core.engines.registry import entry, setup_image
+from gaudi_launch.core.engines.releases import release_of
+from gaudi_launch.core.launch.launch_request import set_up_demo
+from gaudi_launch.core.launch.machine import load
+from gaudi_launch.core.launch.model_needs import clear_old_scales
+from gaudi_launch.core.launch.model_setup import bring
 from gaudi_launch.core.launch.options import LaunchOptions
-from gaudi_launch.core.launch.prepare import checked, prepare, set_up_demo
+from gaudi_launch.core.launch.prepared import Prepared
+from gaudi_launch.core.launch.report import Reporter
+from gaudi_launch.core.launch.route import ReservedCards, launch
+from gaudi_launch.core.launch.saved_plan import on_this_machine
+from gaudi_launch.core.launch.todo import CheckedPlan
+from gaudi_launch.core.planning.container import Container
 from gaudi_launch.core.planning.exported import SECRETS
+from gaudi_launch.core.planning.parse import seconds
+from gaudi_launch.core.planning.plan import Plan
+from gaudi_launch.core.planning.planner import place
+from gaudi_launch.core.render.in_container import ContainerPlace, in_container
 from gaudi_launch.core.services import listener, preflight, service
 from gaudi_launch.core.services.containers import (
     check_program,
@@ -25,16 +42,12 @@ from gaudi_launch.core.services.containers import (
     make_ready,
     settable_limits,
 )
+from gaudi_launch.core.services.process import detach
+from gaudi_launch.core.services.process.supervise import LIMITS, EngineOutcome
 from gaudi_launch.core.services.state import registry, secret_file, store
-from gaudi_launch.core.services.state.job import Supervision, check_restart, job_of
-
-if TYPE_CHECKING:
-    from gaudi_launch.core.launch.prepare import CheckedPlan, Prepared
-    from gaudi_launch.core.launch.report import Reporter
-    from gaudi_launch.core.planning.container import Container
-    from gaudi_launch.core.planning.plan import Plan
-    from gaudi_launch.core.services.process.supervise import EngineOutcome
-    from gaudi_launch.core.services.state.job import ServiceJob
+from gaudi_launch.core.services.state.job import ServiceJob, Supervision, check_restart, job_of
+from gaudi_launch.core.services.state.orphans import orphans
+from gaudi_launch.core.services.state.reservation import claim
 
 
 @dataclass(frozen=True)
@@ -66,10 +79,6 @@ def start(options: LaunchOptions, how: ServeMode, reporter: Reporter) -> Started
 
     Raises LaunchError.
     """
-    from gaudi_launch.core.launch.saved_plan import on_this_machine
-    from gaudi_launch.core.planning.parse import seconds
-    from gaudi_launch.core.services.process.supervise import LIMITS
-
     options = on_this_machine(options)
     limits = dict(LIMITS)
     if how.phase_timeout is not None:
@@ -79,70 +88,110 @@ def start(options: LaunchOptions, how: ServeMode, reporter: Reporter) -> Started
     check_restart(how.restart)
     _check_place(options, how)
     if options.model == "demo" and options.python is None and how.place is None:
-        set_up_demo(options, reporter)
-    checked = _startable(options, how, reporter)
-    prepared = checked.prepared
-    # an image is fetched before cards are reserved
-    _make_ready(checked.plan, reporter)
-    launching = _Launch(prepared, how, limits, reporter)
-    if prepared.engine.identity.simulated or not prepared.engine.needs_cards:
-        return _run(launching, prepared.plan(), ())
-    from gaudi_launch.core.launch.machine import load
-    from gaudi_launch.core.planning.planner import place
-    from gaudi_launch.core.services.state.reservation import claim
-
-    request, engine = prepared.request, prepared.engine
-    _report_orphans(reporter)
-    with claim(
-        lambda: load(options.machine), lambda host: place(request, host, engine), machine_root()
-    ) as (
-        chosen,
-        held,
-    ):
-        return _run(launching, prepared.plan(chosen), held)
+        set_up_demo(options.engine, reporter.say)
+    return launch(options, _Serving(how, limits, reporter))
 
 
-def _startable(options: LaunchOptions, how: ServeMode, reporter: Reporter) -> CheckedPlan:
-    """Return the plan that starts; fetch and convert what it needs.
+@dataclass(frozen=True)
+class _Serving:
+    """The actions of serve on the route of a launch.
 
-    Raises LaunchError where `plan` says that it is refused, or that the user has something to do.
+    ``limits`` are the seconds that a phase may last without progress.
     """
-    from gaudi_launch.core.launch.model_needs import clear_old_scales
-    from gaudi_launch.core.launch.model_setup import bring
 
-    in_image = how.place is not None
+    how: ServeMode
+    limits: Mapping[str, float]
+    reporter: Reporter
 
-    def read() -> CheckedPlan:
-        prepared = prepare(options, in_image=in_image, secret_file=not in_image)
-        found = checked(prepared, _housed(prepared, prepared.plan(), how))
-        found.refuse(no_doctor=how.no_doctor)
-        return found
+    @property
+    def in_image(self) -> bool:
+        return self.how.place is not None
 
-    found = read()
-    provision = found.prepared.provision
-    if provision is not None and any(not step.done for step in provision.steps):
-        bring(found.prepared.request, provision, reporter)
-        # what was fetched decides more than a name
-        found = read()
+    @property
+    def no_doctor(self) -> bool:
+        return self.how.no_doctor
+
+    def housed(self, prepared: Prepared, made: Plan) -> Plan:
+        """Return the plan in the requested container; unchanged without one."""
+        program = self.how.place
+        if program is None:
+            return made
+        # an engine without cards needs no rights of root: the image's user has fewer
+        user = f"{os.getuid()}:{os.getgid()}" if os.getuid() else ""
+        place = ContainerPlace(program, user, settable_limits(program), self.how.image)
+        return in_container(made, prepared.host, prepared.request.environment, place)
+
+    def bring(self, found: CheckedPlan) -> bool:
+        """Fetch and convert what the model needs; return False if nothing is missing."""
         provision = found.prepared.provision
-    if provision is not None:
-        clear_old_scales(provision)
-    return found
+        if provision is None or all(step.done for step in provision.steps):
+            return False
+        bring(found.prepared.request, provision, self.reporter)
+        return True
 
+    @contextmanager
+    def reserve(self, found: CheckedPlan) -> Iterator[ReservedCards]:
+        """Prepare scales and container, then choose the cards and reserve them."""
+        prepared = found.prepared
+        if prepared.provision is not None:
+            clear_old_scales(prepared.provision)
+        # an image is fetched before cards are reserved
+        if found.plan.container is not None:
+            _check_built(found.plan.container, found.plan)
+            make_ready(found.plan.container, self.reporter.say)
+        request, engine = prepared.request, prepared.engine
+        if engine.identity.simulated or not engine.needs_cards:
+            yield ReservedCards()
+            return
+        _report_orphans(self.reporter)
+        read = partial(load, prepared.machine)
+        with claim(read, lambda host: place(request, host, engine), machine_root()) as reserved:
+            yield ReservedCards(*reserved)
 
-def _make_ready(plan: Plan, reporter: Reporter) -> None:
-    """Prepare a plan's container, if it has one. Raises LaunchError."""
-    if plan.container is None:
-        return
-    _check_built(plan.container, plan)
-    make_ready(plan.container, reporter.say)
+    def start(self, prepared: Prepared, made: Plan, held: tuple[int, ...]) -> StartedService:
+        """Lock the name and start the engine."""
+        _host, port = listener.address(made.url)
+        name = self.how.name or store.default_name(prepared.model.name, str(port))
+        if not self.how.no_doctor:
+            stop_on_failures(prepared.findings(self.housed(prepared, made)))
+        cached = prepared.cached(made)
+        made = self.housed(prepared, made if cached is None else cached.plan)
+        secrets = secret_file.SecretFile(store.service_dir(name), prepared.request.secret_options)
+        made = secrets.named_in(made)
+        supervision = Supervision(
+            self.limits,
+            # a plan for another root does not concern this machine's CPUs; a container has an
+            # option for them
+            bind=machine_root() == Path("/") and made.container is None,
+            restart=self.how.restart,
+        )
+        job = job_of(made, prepared.request, name, supervision, cached)
+        given = prepared.request.environment
+        environment = {**os.environ, **{name: given[name] for name in SECRETS if name in given}}
+        with preflight.hold_port(made.url, name) as ports, registry.hold(name) as lock:
+            log = store.service_dir(name) / service.LOG
+            secrets.write()
+            if self.how.detach:
+                self.reporter.screen(made, log, quiet=True).begin()
+                detach.spawn(job, made.to_json(), environment, (lock, *held, *ports))
+                return StartedService(name, None, log, made)
+            return StartedService(name, self._stay(job, made, environment), log, made)
+
+    def _stay(self, job: ServiceJob, made: Plan, environment: Mapping[str, str]) -> EngineOutcome:
+        """Run the engine in the foreground until it ends."""
+        folder = store.service_dir(job.name)
+        screen = self.reporter.screen(made, folder / service.LOG, quiet=self.how.quiet)
+        store.write(folder, "plan.json", made.to_json())
+        store.write(folder, "job.json", job)
+        try:
+            screen.begin()
+            return service.run(job, screen, environment, self.reporter.say)
+        finally:
+            screen.close()
 
 
 def _check_place(options: LaunchOptions, how: ServeMode) -> None:
     """Raise LaunchError (USAGE) for incompatible --in, --image and other options."""
-    from gaudi_launch.core.engines.docker_command import PROGRAMS
-    from gaudi_launch.core.engines.registry import entry
-
     if how.place not in (None, *PROGRAMS):
         known = ", ".join(PROGRAMS)
         raise LaunchError("render.place", ExitCode.USAGE, found=how.place, known=known)
@@ -158,18 +207,6 @@ def _check_place(options: LaunchOptions, how: ServeMode) -> None:
         raise LaunchError("simulated.here_only", ExitCode.USAGE)
     if is_demo and engine != "auto" and not entry(engine).built:
         raise LaunchError("render.demo_inside", ExitCode.USAGE)
-
-
-def _housed(prepared: Prepared, plan: Plan, how: ServeMode) -> Plan:
-    """Return the plan in the requested container; unchanged without one."""
-    if how.place is None:
-        return plan
-    from gaudi_launch.core.render.in_container import ContainerPlace, in_container
-
-    # an engine without cards needs no rights of root: the image's user has fewer
-    user = f"{os.getuid()}:{os.getgid()}" if os.getuid() else ""
-    place = ContainerPlace(how.place, user, settable_limits(how.place), how.image)
-    return in_container(plan, prepared.host, prepared.request.environment, place)
 
 
 def _check_built(container: Container, plan: Plan) -> None:
@@ -193,8 +230,6 @@ def _built_by(plan: Plan, image: str) -> str | None:
 
     Return None for a published one.
     """
-    from gaudi_launch.core.engines.releases import release_of
-
     if image == setup_image(plan.engine.name):
         return plan.engine.name
     release = release_of(plan.engine.label, plan.engine.version)
@@ -206,74 +241,8 @@ def _built_by(plan: Plan, image: str) -> str | None:
     }.get(image)
 
 
-@dataclass(frozen=True)
-class _Launch:
-    """One launch. ``limits`` are the seconds that a phase may last without progress."""
-
-    prepared: Prepared
-    how: ServeMode
-    limits: Mapping[str, float]
-    reporter: Reporter
-
-
-def _run(launching: _Launch, plan: Plan, cards: tuple[int, ...]) -> StartedService:
-    """Lock the name and start the engine.
-
-    ``cards`` are the open lock files of its cards.
-    """
-    from gaudi_launch.core.services.process import detach
-
-    prepared, how = launching.prepared, launching.how
-    _host, port = listener.address(plan.url)
-    name = how.name or store.default_name(prepared.model.name, str(port))
-    if not how.no_doctor:
-        from gaudi_launch.core.doctor.runner import stop_on_failures
-
-        stop_on_failures(prepared.findings(_housed(prepared, plan, how)))
-    cached = prepared.cached(plan)
-    plan = _housed(prepared, cached.plan if cached is not None else plan, how)
-    secrets = secret_file.SecretFile(store.service_dir(name), prepared.request.secret_options)
-    plan = secrets.named_in(plan)
-    supervision = Supervision(
-        launching.limits,
-        # a plan for another root does not concern this machine's CPUs; a container has an option
-        # for them
-        bind=machine_root() == Path("/") and plan.container is None,
-        restart=how.restart,
-    )
-    job = job_of(plan, prepared.request, name, supervision, cached)
-    given = prepared.request.environment
-    environment = {**os.environ, **{name: given[name] for name in SECRETS if name in given}}
-    with preflight.hold_port(plan.url, name) as ports, registry.hold(name) as held:
-        log = store.service_dir(name) / service.LOG
-        secrets.write()
-        if how.detach:
-            launching.reporter.screen(plan, log, quiet=True).begin()
-            detach.spawn(job, plan.to_json(), environment, (held, *cards, *ports))
-            return StartedService(name, None, log, plan)
-        return StartedService(name, _stay(job, plan, environment, launching), log, plan)
-
-
-def _stay(
-    job: ServiceJob, plan: Plan, environment: Mapping[str, str], launching: _Launch
-) -> EngineOutcome:
-    """Run the engine in the foreground until it ends."""
-    how = launching.how
-    folder = store.service_dir(job.name)
-    screen = launching.reporter.screen(plan, folder / service.LOG, quiet=how.quiet)
-    store.write(folder, "plan.json", plan.to_json())
-    store.write(folder, "job.json", job)
-    try:
-        screen.begin()
-        return service.run(job, screen, environment, launching.reporter.say)
-    finally:
-        screen.close()
-
-
 def _report_orphans(reporter: Reporter) -> None:
     """Report that processes of an earlier launcher may occupy cards."""
-    from gaudi_launch.core.services.state.orphans import orphans
-
     found = orphans()
     if found:
         reporter.say(text("services.orphans_there", count=len(found)))

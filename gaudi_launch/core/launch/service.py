@@ -6,17 +6,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gaudi_launch.core.launch.report import Silent
-from gaudi_launch.core.launch.serve import start
+from gaudi_launch.core.launch.options import LaunchOptions
+from gaudi_launch.core.launch.report import Reporter, Silent
+from gaudi_launch.core.launch.serve import ServeMode, start
+from gaudi_launch.core.launch.stop import left_error
+from gaudi_launch.core.launch.waiting import until_ready
+from gaudi_launch.core.planning.plan import Plan
 from gaudi_launch.core.services.state.registry import find
+from gaudi_launch.core.services.stop import stop
 
 if TYPE_CHECKING:
     from types import TracebackType
-
-    from gaudi_launch.core.launch.options import LaunchOptions
-    from gaudi_launch.core.launch.report import Reporter
-    from gaudi_launch.core.launch.serve import ServeMode
-    from gaudi_launch.core.planning.plan import Plan
 
 
 @dataclass(frozen=True)
@@ -49,8 +49,6 @@ class Service:
         Raises LaunchError: the engine's failure with its diagnosed cause, or ``services.not_yet``
         at the timeout. In both cases the service is left as it is.
         """
-        from gaudi_launch.core.launch.waiting import until_ready
-
         until_ready(self.name, timeout)
 
     def stop(self, drain: float = 30.0) -> None:
@@ -59,9 +57,6 @@ class Service:
         Its engine and all its processes are ended. A service that has ended is left as it is.
         Raises LaunchError when a process cannot be ended.
         """
-        from gaudi_launch.core.launch.stop import left_error
-        from gaudi_launch.core.services.stop import stop
-
         done = stop(find(self.name), drain, lambda what, value: None)
         if done.deaf:
             raise left_error(done.deaf)

@@ -10,17 +10,17 @@ import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.messages import text
-
-if TYPE_CHECKING:
-    from gaudi_launch.core.launch.report import Reporter
-    from gaudi_launch.core.services.run_record import RunRecord
-    from gaudi_launch.core.services.state.orphans import Orphan
-    from gaudi_launch.core.services.state.registry import ServiceRecord
-    from gaudi_launch.core.services.stop import Stopped
+from gaudi_launch.core.launch.report import Reporter
+from gaudi_launch.core.services.process import detach
+from gaudi_launch.core.services.run_record import RunRecord, read_run_record
+from gaudi_launch.core.services.state import orphans
+from gaudi_launch.core.services.state.job import read_job
+from gaudi_launch.core.services.state.orphans import Orphan
+from gaudi_launch.core.services.state.registry import ServiceRecord, find
+from gaudi_launch.core.services.stop import Stopped, still_busy, stop, tidy
 
 _LONGEST_DRAIN_SECONDS = 86400
 
@@ -61,9 +61,6 @@ def end(
 
     Raises LaunchError when a process of it cannot be ended.
     """
-    from gaudi_launch.core.services.run_record import read_run_record
-    from gaudi_launch.core.services.stop import still_busy, stop
-
     shown = ""
 
     def say(what: str, value: float) -> None:
@@ -88,19 +85,16 @@ def end_orphans(found: Sequence[Orphan]) -> list[Orphan]:
 
     Return those that did not end.
     """
-    from gaudi_launch.core.services.state.orphans import end
-    from gaudi_launch.core.services.stop import tidy
-
-    left = end(found)
+    left = orphans.end(found)
     # files of a process in another container have other paths here
     for folder in {orphan.service for orphan in found if not orphan.elsewhere}:
         tidy(Path(folder))
     return left
 
 
-def left_error(orphans: Sequence[Orphan]) -> LaunchError:
+def left_error(left: Sequence[Orphan]) -> LaunchError:
     """Return the error of processes that did not end."""
-    pids = ", ".join(str(orphan.process.pid) for orphan in orphans)
+    pids = ", ".join(str(orphan.process.pid) for orphan in left)
     return LaunchError("services.orphans_left", ExitCode.FAILED, pids=pids)
 
 
@@ -110,11 +104,6 @@ def restart(name: str, drain: float, reporter: Reporter) -> None:
     Return before it answers. Raises LaunchError; without the secrets that it needs (USAGE) before
     the running one is ended.
     """
-    from gaudi_launch.core.services import preflight
-    from gaudi_launch.core.services.process import detach
-    from gaudi_launch.core.services.state.job import read_job
-    from gaudi_launch.core.services.state.registry import find
-
     service = find(name)
     job = read_job(service.folder)
     missing = detach.missing_secrets(job, os.environ)
@@ -126,4 +115,4 @@ def restart(name: str, drain: float, reporter: Reporter) -> None:
     if ended.busy:
         cards = ",".join(map(str, ended.busy))
         raise LaunchError("services.cards_taken", ExitCode.MACHINE, name=name, cards=cards)
-    preflight.start_detached(job, os.environ)
+    detach.start_detached(job, os.environ)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.fields import text
 from gaudi_launch.core.base.messages import Message, message
 from gaudi_launch.core.base.optional import mapped
-from gaudi_launch.core.planning.parse import if_given, number
+from gaudi_launch.core.buckets.past_requests import PastRequests, read_past
+from gaudi_launch.core.planning.parse import Ranges, if_given, number
 from gaudi_launch.core.predict.load import (
     Load,
     LoadRequest,
@@ -20,11 +20,7 @@ from gaudi_launch.core.predict.load import (
     from_trace,
     mean_rate,
 )
-
-if TYPE_CHECKING:
-    from gaudi_launch.core.buckets.past_requests import PastRequests
-    from gaudi_launch.core.planning.parse import Ranges
-    from gaudi_launch.core.predict.targets import Targets
+from gaudi_launch.core.predict.targets import Targets
 
 _PER = {"s": 1, "sec": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
 _NUMBER = r"([0-9]+(?:\.[0-9]+)?(?:[eE][+]?[0-9]{1,2})?)"
@@ -102,8 +98,6 @@ class PastTraffic:
 
 def targets_of(given: TrafficOptions) -> Targets:
     """Return the targets. Raises LaunchError (USAGE)."""
-    from gaudi_launch.core.predict.targets import Targets
-
     return Targets(
         if_given(read_latency, "--ttft", given.ttft),
         if_given(read_latency, "--tpot", given.tpot),
@@ -128,8 +122,6 @@ def past_of(given: LoadOptions) -> PastTraffic:
 
     Raises LaunchError (USAGE).
     """
-    from gaudi_launch.core.buckets.past_requests import read_past
-
     wanted = given.arrivals
     if wanted not in ("", POISSON, OWN) or (wanted == OWN and not given.trace):
         raise LaunchError("capacity.arrivals", ExitCode.USAGE, found=wanted)

@@ -5,13 +5,16 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
-
-if TYPE_CHECKING:
-    from gaudi_launch.core.services.log.follow import LaunchProgress
-    from gaudi_launch.core.services.state.registry import ServiceRecord
+from gaudi_launch.core.services.diagnosis.explain import lost
+from gaudi_launch.core.services.diagnosis.failure import failure, last_lines
+from gaudi_launch.core.services.log.follow import LaunchPhase, LaunchProgress
+from gaudi_launch.core.services.process import detach
+from gaudi_launch.core.services.process.supervise import EngineOutcome
+from gaudi_launch.core.services.service import LOG
+from gaudi_launch.core.services.state.registry import ServiceRecord, find, phase
 
 _POLL_SECONDS = 0.2
 
@@ -25,8 +28,6 @@ def until_ready(
 
     Raises LaunchError: the engine's failure (ENGINE), or that ``seconds`` are over (FAILED).
     """
-    from gaudi_launch.core.services.state.registry import find, phase
-
     begin = time.monotonic()
     while True:
         service = find(name)
@@ -52,12 +53,6 @@ def until_ready(
 
 def ended(service: ServiceRecord) -> Exception:
     """Return the error of a service that is not running."""
-    from gaudi_launch.core.services.diagnosis.explain import lost
-    from gaudi_launch.core.services.diagnosis.failure import failure, last_lines
-    from gaudi_launch.core.services.process import detach
-    from gaudi_launch.core.services.process.supervise import EngineOutcome
-    from gaudi_launch.core.services.service import LOG
-
     state = service.state
     kind = state.get("outcome")
     if kind in ("died", "stuck", "not_started"):
@@ -75,8 +70,6 @@ def ended(service: ServiceRecord) -> Exception:
 
 
 def _progress(state: Mapping[str, Any]) -> LaunchProgress:
-    from gaudi_launch.core.services.log.follow import LaunchPhase, LaunchProgress
-
     phases = tuple(
         LaunchPhase(str(p["name"]), float(p["begin"]), p["end"], int(p["items"]))
         for p in state.get("phases", [])

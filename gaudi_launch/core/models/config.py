@@ -105,7 +105,7 @@ def read_model(path: str, must_exist: bool = True) -> Model:
     """Return the facts of a model's own files.
 
     ``must_exist`` False lets a missing folder pass: only its name is then known
-    (`gaudi_launch.core.planning.profiles.known_model` adds what a profile says).
+    (`gaudi_launch.core.planning.known_model` adds what a profile says).
 
     Raises LaunchError (MODEL): no such folder, no config.json in it, or one that cannot be read.
     """

@@ -9,19 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cache
 from typing import Any
 
-from gaudi_launch.core.base import paths
 from gaudi_launch.core.base.json_values import mapping
-from gaudi_launch.core.base.optional import mapped
 from gaudi_launch.core.base.reader import parse_json
 from gaudi_launch.core.models import sizing
 from gaudi_launch.core.models.config import model_from_config
 from gaudi_launch.core.models.model import Model
 from gaudi_launch.core.models.parameter_count import parameters_of
 from gaudi_launch.core.planning.engine_args import EngineArgs
-from gaudi_launch.core.planning.profiles import known_model, read_document
+from gaudi_launch.core.planning.known_model import known_model
+from gaudi_launch.core.planning.passthrough import marks
 from gaudi_launch.core.planning.request import Request
 
 # the names of config.json that a model without one has as facts
@@ -53,19 +51,6 @@ class CardAdditions:
     weights: float = 0.0
     block: int = 0
     unknown: tuple[str, ...] = ()
-
-
-@cache
-def marks() -> Mapping[str, Mapping[str, str | None]]:
-    """Return the options by mark.
-
-    Each has the value that changes nothing, None for none.
-    """
-    document = read_document(paths.profiles_dir() / "engines" / "options" / "marks.yaml")
-    return {
-        mark: {str(name): mapped(str, value) for name, value in mapping(document[mark]).items()}
-        for mark in ("modelled", "without_effect", "not_modelled", "apart")
-    }
 
 
 def not_modelled(args: EngineArgs) -> tuple[str, ...]:

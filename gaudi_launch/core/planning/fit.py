@@ -14,7 +14,7 @@ from gaudi_launch.core.models.model import Model
 from gaudi_launch.core.models.sizing import BLOCK, GIB, MemoryRules
 from gaudi_launch.core.planning.engine import Context, Engine, Limits
 from gaudi_launch.core.planning.memory import division
-from gaudi_launch.core.planning.plan import Placement
+from gaudi_launch.core.planning.placement import Placement
 from gaudi_launch.core.planning.precision import fp8_cache
 from gaudi_launch.core.planning.request import Request
 

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.core.base.json_values import mapping
 from gaudi_launch.core.base.messages import Message, message
+from gaudi_launch.core.base.optional import mapped
+from gaudi_launch.core.base.reader import shipped
 from gaudi_launch.core.models.model import Model
-from gaudi_launch.core.planning.effects import marks
 from gaudi_launch.core.planning.engine_args import EngineArgs
 from gaudi_launch.core.planning.option_table import option_table
 from gaudi_launch.core.planning.parse import MOST_SEQS, number, tokens
@@ -45,6 +48,19 @@ class _Word:
     names: tuple[str, ...]
     flag: str
     read: Callable[[str, str], Any]
+
+
+@cache
+def marks() -> Mapping[str, Mapping[str, str | None]]:
+    """Return the options by mark.
+
+    Each has the value that changes nothing, None for none.
+    """
+    document = shipped("engines", "options", "marks.yaml")
+    return {
+        mark: {str(name): mapped(str, value) for name, value in mapping(document[mark]).items()}
+        for mark in ("modelled", "without_effect", "not_modelled", "apart")
+    }
 
 
 def _text(name: str, text: str) -> str:

@@ -15,18 +15,15 @@ which takes
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from itertools import combinations
 from math import comb
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
-from gaudi_launch.core.base.messages import Message, message, text
+from gaudi_launch.core.base.messages import Message, message
 from gaudi_launch.core.host.cpus import format_cpus
 from gaudi_launch.core.host.hardware import Card, Host
-from gaudi_launch.core.models.model import Model
-from gaudi_launch.core.models.sizing import divides
 from gaudi_launch.core.planning.parse import number
-from gaudi_launch.core.planning.plan import Placement
-from gaudi_launch.core.planning.request import Request
 
 # the numbers that vendors and engines test; any other number runs with a warning
 USUAL_COUNTS = (1, 2, 4, 8)
@@ -34,6 +31,41 @@ USUAL_COUNTS = (1, 2, 4, 8)
 # (HabanaAI/gaudi-pytorch-bridge@5a56187)
 LARGEST_JOB = 8
 _MOST_SETS = 20_000
+_CHOICES = (
+    "placement.fewest",
+    "placement.balanced",
+    "placement.balanced_most",
+    "placement.balanced_fewest",
+)
+
+
+@dataclass(frozen=True)
+class Placement:
+    """The chosen cards and the CPUs their processes run on.
+
+    ``cpus`` ascending CPU numbers (empty: no binding); ``numa_nodes`` of the cards, ascending;
+    ``memory_node`` is the preferred (not bound) node, None when the cards span nodes; ``reasons``
+    explain the choice. ``parts``: the pipeline stages of all copies, with equal numbers of cards.
+    """
+
+    modules: tuple[int, ...]
+    cpus: tuple[int, ...] = ()
+    numa_nodes: tuple[int, ...] = ()
+    memory_node: int | None = None
+    cpus_by_module: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    reasons: tuple[Message, ...] = ()
+    warnings: tuple[Message, ...] = ()
+    parts: int = 1
+
+    @property
+    def tensor(self) -> int:
+        """Return the number of cards that share the tensors of one part."""
+        return len(self.modules) // self.parts
+
+    @property
+    def choice(self) -> Message | None:
+        """Return the reason for a number of cards that no option names, if any."""
+        return next((reason for reason in self.reasons if reason.id in _CHOICES), None)
 
 
 def documented_sets(count: int, modules: Iterable[int]) -> tuple[tuple[int, ...], ...]:
@@ -59,23 +91,6 @@ def parse_visible(text: str | None) -> tuple[int, ...] | None:
     return parse_modules(text, "HABANA_VISIBLE_MODULES")
 
 
-def choose_for(request: Request, host: Host, cards: int | None) -> Placement:
-    """Choose the cards of a request on a host, within HABANA_VISIBLE_MODULES.
-
-    Raises as `choose`.
-
-    Reference tuning refuses a list that names a busy card, as the start scripts do, even when
-    enough others are free (HabanaAI/vllm-fork@aice/v1.21.0:scripts/utils.sh).
-    """
-    text = request.environment.get("HABANA_VISIBLE_MODULES")
-    visible = parse_visible(text)
-    if request.tuning == "reference" and visible is not None and request.modules is None:
-        busy = [module for module in visible if module not in host.free_modules]
-        if busy:
-            raise LaunchError("plan.visible_busy", ExitCode.MACHINE, found=text, busy=_list(busy))
-    return choose(host, cards, request.modules, visible)
-
-
 def parse_modules(text: str, name: str = "-m") -> tuple[int, ...]:
     """Return module IDs separated by commas, in the order given.
 
@@ -95,31 +110,6 @@ def _no_doubles(modules: tuple[int, ...], name: str) -> None:
         raise LaunchError(
             "placement.doubled", ExitCode.USAGE, name=name, found=_list(modules), once=once
         )
-
-
-def refuse_heads(request: Request, model: Model, cards: int) -> None:
-    """Raise LaunchError (MODEL) where these cards cannot share the attention heads."""
-    if model.heads and model.heads % cards:
-        raise LaunchError(
-            "plan.heads",
-            ExitCode.MODEL,
-            heads=model.heads,
-            cards=cards,
-            allowed=counts_for(request, model),
-        )
-
-
-def counts_for(request: Request, model: Model) -> str:
-    """Return the -n that divide a model evenly, for a remedy."""
-    numbers = ", ".join(f"-n {n}" for n in USUAL_COUNTS if divides(model, n))
-    return for_modules(request, numbers)
-
-
-def for_modules(request: Request, numbers: str) -> str:
-    """Return a remedy, whose -n -m would contradict."""
-    if request.modules is None or "-n " not in numbers:
-        return numbers
-    return text("placement.in_place", numbers=numbers)
 
 
 def check_named(modules: tuple[int, ...], wanted: int) -> None:

@@ -14,6 +14,7 @@ from gaudi_launch.core.buckets.bucket_list import Buckets
 from gaudi_launch.core.planning.container import Container
 from gaudi_launch.core.planning.engine_args import EngineArgs, split_argv
 from gaudi_launch.core.planning.option_table import GENERIC, OptionTable, option_table
+from gaudi_launch.core.planning.placement import Placement
 
 Kind = Literal["env", "option"]
 Api = Literal["openai", "generate"]
@@ -22,13 +23,6 @@ Source = Literal["flag", "environment", "profile", "computed", "engine"]
 
 # strongest first; a stronger source always wins
 STRENGTH: tuple[Source, ...] = ("flag", "environment", "profile", "computed", "engine")
-
-_CHOICES = (
-    "placement.fewest",
-    "placement.balanced",
-    "placement.balanced_most",
-    "placement.balanced_fewest",
-)
 
 
 @dataclass(frozen=True)
@@ -72,35 +66,6 @@ class Setting:
             "origin": self.origin,
             "beaten": [{"value": each.value, "source": each.source} for each in self.beaten],
         }
-
-
-@dataclass(frozen=True)
-class Placement:
-    """The chosen cards and the CPUs their processes run on.
-
-    ``cpus`` ascending CPU numbers (empty: no binding); ``numa_nodes`` of the cards, ascending;
-    ``memory_node`` is the preferred (not bound) node, None when the cards span nodes; ``reasons``
-    explain the choice. ``parts``: the pipeline stages of all copies, with equal numbers of cards.
-    """
-
-    modules: tuple[int, ...]
-    cpus: tuple[int, ...] = ()
-    numa_nodes: tuple[int, ...] = ()
-    memory_node: int | None = None
-    cpus_by_module: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
-    reasons: tuple[Message, ...] = ()
-    warnings: tuple[Message, ...] = ()
-    parts: int = 1
-
-    @property
-    def tensor(self) -> int:
-        """Return the number of cards that share the tensors of one part."""
-        return len(self.modules) // self.parts
-
-    @property
-    def choice(self) -> Message | None:
-        """Return the reason for a number of cards that no option names, if any."""
-        return next((reason for reason in self.reasons if reason.id in _CHOICES), None)
 
 
 def variables_of(settings: Sequence[Setting]) -> dict[str, str]:

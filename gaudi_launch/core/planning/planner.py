@@ -35,17 +35,11 @@ from gaudi_launch.core.planning.passthrough import (
     with_user_args,
     written,
 )
-from gaudi_launch.core.planning.placement import for_modules
-from gaudi_launch.core.planning.plan import (
-    Command,
-    EngineIdentity,
-    Estimate,
-    Placement,
-    Plan,
-    Setting,
-)
+from gaudi_launch.core.planning.placement import Placement
+from gaudi_launch.core.planning.plan import Command, EngineIdentity, Estimate, Plan, Setting
 from gaudi_launch.core.planning.precision import check_stored_type, weight_type
 from gaudi_launch.core.planning.request import Request
+from gaudi_launch.core.planning.requested_cards import for_modules
 from gaudi_launch.core.planning.scale_out import with_scale_out
 from gaudi_launch.core.planning.support_answer import check_support
 

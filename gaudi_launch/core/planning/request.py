@@ -10,6 +10,9 @@ from gaudi_launch.core.models.fp8.quant_config import QuantFile
 from gaudi_launch.core.planning.engine_args import EngineArgs, engine_args
 from gaudi_launch.core.planning.option_table import GENERIC, OptionTable
 
+# where `setup --scale-out` installs libfabric
+LIBFABRIC = "/opt/libfabric"
+
 
 @dataclass(frozen=True)
 class Request:

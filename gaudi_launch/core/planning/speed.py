@@ -4,26 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING
 
 from gaudi_launch.core.host.accelerators import accelerator_of, accelerators
 from gaudi_launch.core.models.sizing import WEIGHT_BYTES
 from gaudi_launch.core.planning.effects import speculative_options, unmodelled
+from gaudi_launch.core.planning.engine import Context, Engine
 from gaudi_launch.core.planning.memory import division, type_on_card
 from gaudi_launch.core.planning.parse import Ranges
+from gaudi_launch.core.planning.plan import Setting
 from gaudi_launch.core.planning.precision import runs_fp8, weight_type
+from gaudi_launch.core.planning.request import Request
 from gaudi_launch.core.predict.balance import TYPICAL_INPUT, TYPICAL_OUTPUT
 from gaudi_launch.core.predict.limits import EngineLimits, as_limits
 from gaudi_launch.core.predict.load import Load, from_ranges
 from gaudi_launch.core.predict.scaling import step_time
 from gaudi_launch.core.predict.shape import shape_of
 from gaudi_launch.core.predict.simulate import ServedSetup
-
-if TYPE_CHECKING:
-    from gaudi_launch.core.planning.engine import Context, Engine
-    from gaudi_launch.core.planning.plan import Setting
-    from gaudi_launch.core.planning.request import Request
-    from gaudi_launch.core.predict.step_time import StepTime
+from gaudi_launch.core.predict.step_time import StepTime
 
 NO_RANGES = Ranges()
 # where no card is known

@@ -94,25 +94,6 @@ def shipped_values() -> Mapping[str, float]:
     return {name: constant.scaled for name, constant in constants().items()}
 
 
-def values() -> Mapping[str, float]:
-    """Return the constants' values by name, with those that this host has learned.
-
-    In seconds, bytes per second and operations per second.
-    """
-    from gaudi_launch.core.predict.learned import read_learned
-
-    learned = read_learned()
-    if learned is None:
-        return shipped_values()
-    shipped = constants()
-    own = {
-        name: value * shipped[name].scaled / shipped[name].value
-        for name, value in learned.values.items()
-        if name in shipped
-    }
-    return {**shipped_values(), **own}
-
-
 def read_constants(file: Path) -> dict[str, Constant]:
     """Return the constants of one data file by name."""
     found: dict[str, Constant] = {}

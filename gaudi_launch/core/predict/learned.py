@@ -12,6 +12,7 @@ from typing import Any
 
 from gaudi_launch.core.base import codec, paths
 from gaudi_launch.core.base.reader import read_json
+from gaudi_launch.core.predict.constants import constants, shipped_values
 from gaudi_launch.core.predict.published import MEASURED_HERE, Figure, kind_of
 from gaudi_launch.core.predict.shape import Shape
 from gaudi_launch.core.predict.step_model import Generation, Setup
@@ -94,6 +95,23 @@ def _read(path: Path, stamp: int) -> LearnedConstants | None:
     except (OSError, ValueError, KeyError, TypeError):
         _log.debug("learned constants cannot be read", exc_info=True)
     return None
+
+
+def values() -> Mapping[str, float]:
+    """Return the constants' values by name, with those that this host has learned.
+
+    In seconds, bytes per second and operations per second.
+    """
+    learned = read_learned()
+    if learned is None:
+        return shipped_values()
+    shipped = constants()
+    own = {
+        name: value * shipped[name].scaled / shipped[name].value
+        for name, value in learned.values.items()
+        if name in shipped
+    }
+    return {**shipped_values(), **own}
 
 
 def write_learned(found: LearnedConstants) -> None:

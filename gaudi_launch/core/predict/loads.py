@@ -5,11 +5,13 @@ Their times are computed from the times of steps.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-from gaudi_launch.core.predict.step_model import Parts
+from gaudi_launch.core.predict.shape import Shape
+from gaudi_launch.core.predict.step_model import Parts, Setup, amounts_of, decode, prefill, rates_of
 
 Step = Callable[[Any, Any], Parts]
 
@@ -86,3 +88,17 @@ def closed_loop(prefill: Step, decode: Step, lengths: Lengths, concurrency: Any)
     tpot = (parts.total - ttft) / further
     throughput = concurrency * lengths.output / parts.total
     return LoadTimes(ttft, tpot, each.total, throughput, parts, concurrency)
+
+
+@dataclass(frozen=True)
+class StepModel:
+    """The two step functions of one model on one setup."""
+
+    prefill: Step
+    decode: Step
+
+
+def steps(setup: Setup, shape: Shape, constants: Mapping[str, float]) -> StepModel:
+    """Return the step functions."""
+    amounts, rates = amounts_of(setup, shape), rates_of(setup, shape, constants)
+    return StepModel(partial(prefill, amounts, rates), partial(decode, amounts, rates))

@@ -17,12 +17,11 @@ from gaudi_launch.core.host.accelerators import Accelerator
 from gaudi_launch.core.models import sizing
 from gaudi_launch.core.models.model import Model
 from gaudi_launch.core.models.stages import most_layers
-from gaudi_launch.core.predict.constants import values
 from gaudi_launch.core.predict.experts import chosen_experts
-from gaudi_launch.core.predict.learned import learned_for
+from gaudi_launch.core.predict.learned import learned_for, values
+from gaudi_launch.core.predict.loads import StepModel
+from gaudi_launch.core.predict.loads import steps as steps_of
 from gaudi_launch.core.predict.pipeline import Stages, over_stages
-from gaudi_launch.core.predict.prediction import StepModel
-from gaudi_launch.core.predict.prediction import steps as steps_of
 from gaudi_launch.core.predict.published import shapes
 from gaudi_launch.core.predict.shape import Shape, shape_of
 from gaudi_launch.core.predict.step_model import Engine, Generation, Setup, amounts_of, rates_of

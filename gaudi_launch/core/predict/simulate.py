@@ -12,13 +12,12 @@ from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from gaudi_launch.core.predict.constants import values
 from gaudi_launch.core.predict.evidence import Band, Evidence, Query, evidence_for, of_learned
-from gaudi_launch.core.predict.learned import figure_of, learned_for
+from gaudi_launch.core.predict.learned import figure_of, learned_for, values
 from gaudi_launch.core.predict.limits import EngineLimits
 from gaudi_launch.core.predict.load import CachedRequests, Load
 from gaudi_launch.core.predict.loads import Lengths, static_batch
-from gaudi_launch.core.predict.prediction import steps as steps_of
+from gaudi_launch.core.predict.loads import steps as steps_of
 from gaudi_launch.core.predict.published import figures
 from gaudi_launch.core.predict.scaling import Speed
 from gaudi_launch.core.predict.simulator import Times, simulate_cached

@@ -21,22 +21,20 @@ from gaudi_launch.core.base.background import Loop
 from gaudi_launch.core.base.optional import total
 from gaudi_launch.core.host import hl_smi_text, shared_hl_smi, sysfs
 from gaudi_launch.core.host.files import FolderFiles
+from gaudi_launch.core.services.energy import FILE_NAME, LOCK_SECONDS, day_of, query
 from gaudi_launch.core.services.engine_counters import (
     COUNTER_FIELDS,
     EngineCounters,
     counters_of,
     rates,
 )
-from gaudi_launch.core.services.state.registry import services
 
 _log = logging.getLogger(__name__)
 
-FILE_NAME = "history.sqlite"
 EVERY_SECONDS = 10.0
 # a day
 MOST_ROWS = 8640
 _ASK_SECONDS = 5.0
-_LOCK_SECONDS = 2.0
 # a longer gap (a suspended machine, an engine that restarted) is not filled with energy
 _LONGEST_GAP_SECONDS = 3 * EVERY_SECONDS
 _JOINED = ", ".join(COUNTER_FIELDS)
@@ -82,30 +80,12 @@ class HistoryPoint:
         return (self.running or 0.0) + (self.waiting or 0.0)
 
 
-@dataclass(frozen=True)
-class DayEnergy:
-    """The measured energy of a service on a day of local time, and its tokens."""
-
-    joules: float
-    tokens: float
-
-    @property
-    def kwh(self) -> float:
-        return self.joules / 3.6e6
-
-    @property
-    def joules_per_token(self) -> float | None:
-        if not self.tokens:
-            return None
-        return self.joules / self.tokens
-
-
 class HistoryRing:
     """The history of one service, open for writing. Raises sqlite3.Error."""
 
     def __init__(self, folder: Path) -> None:
         self._data = sqlite3.connect(
-            folder / FILE_NAME, timeout=_LOCK_SECONDS, check_same_thread=False
+            folder / FILE_NAME, timeout=LOCK_SECONDS, check_same_thread=False
         )
         # makes each insert cheap; a crash of the machine may lose the last rows
         self._data.execute("PRAGMA synchronous = OFF")
@@ -143,7 +123,7 @@ class HistoryRing:
             return
         joules = seconds * (before.power_w + row.power_w) / 2
         per_second = rates(before.counters, row.counters, seconds).tokens_per_second
-        day = _day(row.at)
+        day = day_of(row.at)
         self._data.execute(
             "INSERT INTO energy (day, joules, tokens) VALUES (?, ?, ?) "
             "ON CONFLICT (day) DO UPDATE SET joules = joules + excluded.joules, "
@@ -158,50 +138,13 @@ class HistoryRing:
 
 def read_rows(folder: Path, since: float) -> list[HistoryRow]:
     """Return the rows from a time on, oldest first; empty without a readable history."""
-    found = _query(
+    found = query(
         folder, f"SELECT at, power_w, {_JOINED} FROM samples WHERE at >= ? ORDER BY at", (since,)
     )
     return [
         HistoryRow(at, power, EngineCounters(**dict(zip(COUNTER_FIELDS, values, strict=True))))
         for at, power, *values in found
     ]
-
-
-def read_energy(folder: Path, at: float) -> DayEnergy | None:
-    """Return the energy of the day of this time; None if it was not the last one."""
-    rows = _query(folder, "SELECT joules, tokens FROM energy WHERE day = ?", (_day(at),))
-    if not rows:
-        return None
-    return DayEnergy(*rows[0])
-
-
-def energy_of_modules() -> dict[int, DayEnergy]:
-    """Return the energy of running services since midnight, by module ID."""
-    now = time.time()
-    found = {}
-    for service in services():
-        energy = read_energy(service.folder, now)
-        if service.alive and energy is not None:
-            found.update(dict.fromkeys(service.modules, energy))
-    return found
-
-
-def _day(at: float) -> str:
-    return time.strftime("%Y-%m-%d", time.localtime(at))
-
-
-def _query(folder: Path, query: str, values: Sequence[float | str]) -> list[tuple]:  # type: ignore[type-arg]
-    path = folder / FILE_NAME
-    if not path.is_file():
-        return []
-    try:
-        with contextlib.closing(
-            sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, timeout=_LOCK_SECONDS)
-        ) as data:
-            return list(data.execute(query, values))
-    except sqlite3.Error as error:
-        _log.debug("the history is not read: %s", error)
-        return []
 
 
 def points(rows: Sequence[HistoryRow]) -> list[HistoryPoint]:

@@ -1,22 +1,17 @@
-"""Checks before an engine starts, and the hand-over of a service to its launcher."""
+"""The address of a service: free, and reserved while it starts."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.paths import machine_root
-from gaudi_launch.core.services.containers import check_program, program_of
 from gaudi_launch.core.services.listener import address, holder
 from gaudi_launch.core.services.probe import port_free
-from gaudi_launch.core.services.process import detach
-from gaudi_launch.core.services.state import registry
-from gaudi_launch.core.services.state.job import ServiceJob
 from gaudi_launch.core.services.state.reservation import (
     check_address,
     free_port,
-    reserve,
     reserve_address,
 )
 
@@ -57,19 +52,3 @@ def _check_free(host: str, port: int) -> None:
             who=holder(port),
             free=free_port(host, port, machine_root()),
         )
-
-
-def start_detached(job: ServiceJob, environment: Mapping[str, str]) -> None:
-    """Reserve the name and the cards of a job, and pass it to a detached launcher.
-
-    Raises LaunchError when the name, a card or the port is taken, or docker cannot start the job's
-    container.
-    """
-    if job.container:
-        check_program(program_of(job.command.argv), needs_cards=bool(job.modules))
-    with (
-        registry.hold(job.name) as name,
-        reserve(job.modules, machine_root()) as cards,
-        hold_port(job.url, job.name) as port,
-    ):
-        detach.spawn(job, None, environment, (name, *cards, *port))

@@ -33,7 +33,7 @@ from gaudi_launch.extensions.bench.run_file import (
 from gaudi_launch.extensions.bench.workload import from_trace, made_up
 
 if TYPE_CHECKING:
-    from gaudi_launch.core.launch.estimate import SpeedEstimate
+    from gaudi_launch.core.launch.prediction import SpeedEstimate
     from gaudi_launch.core.services.run_record import RunRecord
     from gaudi_launch.extensions.bench.learn import LearnOutcome
     from gaudi_launch.extensions.bench.replay import Going
@@ -536,7 +536,7 @@ def _predicted(case: BenchCase) -> SpeedEstimate | None:
 
     Return None for a trace, and for a server that is not a service of this machine.
     """
-    from gaudi_launch.core.launch.estimate import of_record
+    from gaudi_launch.core.launch.prediction import of_record
     from gaudi_launch.core.predict.load import from_ranges
 
     numbers = case.numbers

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import typer
@@ -9,7 +10,7 @@ import typer
 from gaudi_launch.cli.command_app import CommandApp
 from gaudi_launch.cli.record_options import RecordCommand, record
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
-from gaudi_launch.extensions.bench.case import BenchOptions
+from gaudi_launch.extensions.bench.case import BenchOptions, BenchReport
 
 app = CommandApp()
 
@@ -97,6 +98,18 @@ def bench(
         outcome = use_case.measure(case, watching)
     report = use_case.kept(case, outcome)
     if learn:
-        report = bench_learn.with_learned(report)
+        report = with_learned(report)
     view.show_report(report, as_json)
     raise typer.Exit(int(outcome.exit_code))
+
+
+def with_learned(report: BenchReport) -> BenchReport:
+    """Learn from a run that was kept."""
+    from gaudi_launch.extensions.bench.learn import learn
+
+    if report.path is None:
+        return report
+    try:
+        return replace(report, learned=learn([str(report.path)], ""))
+    except LaunchError as error:
+        return replace(report, problem=error)

@@ -19,7 +19,7 @@ from gaudi_launch.core.base.metrics_page import samples
 from gaudi_launch.core.base.paths import state_dir
 from gaudi_launch.core.base.reader import parse_json
 from gaudi_launch.core.buckets import warmup_time
-from gaudi_launch.core.launch.estimate import RecordedSetup, setup_of_record
+from gaudi_launch.core.launch.prediction import RecordedSetup, setup_of_record
 from gaudi_launch.core.predict.constants import constants
 from gaudi_launch.core.predict.learned import (
     LearnedConstants,
@@ -31,7 +31,6 @@ from gaudi_launch.core.predict.learned import (
 from gaudi_launch.core.predict.learning import learn as next_version
 from gaudi_launch.core.services.log.follow import Follower
 from gaudi_launch.core.services.state import registry, store
-from gaudi_launch.extensions.bench.case import BenchReport
 from gaudi_launch.extensions.bench.external_tools import vllm_summary
 from gaudi_launch.extensions.bench.run_file import load
 
@@ -102,16 +101,6 @@ def service_and_files(words: Sequence[str]) -> tuple[str, Sequence[str]]:
     if words and not Path(words[0]).is_file():
         return words[0], words[1:]
     return "", words
-
-
-def with_learned(report: BenchReport) -> BenchReport:
-    """Learn from a run that was kept."""
-    if report.path is None:
-        return report
-    try:
-        return replace(report, learned=learn([str(report.path)], ""))
-    except LaunchError as error:
-        return replace(report, problem=error)
 
 
 def learn(files: Sequence[str], service: str) -> LearnOutcome:

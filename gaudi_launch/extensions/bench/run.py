@@ -20,7 +20,7 @@ from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.json_values import mapping
 from gaudi_launch.core.base.messages import text
 from gaudi_launch.core.base.paths import state_dir
-from gaudi_launch.core.launch.estimate import BATCHED_TOKENS
+from gaudi_launch.core.launch.prediction import BATCHED_TOKENS
 from gaudi_launch.core.services.endpoint import Target
 from gaudi_launch.extensions.bench import protocols, server, statistics
 from gaudi_launch.extensions.bench import replay as replaying

@@ -18,7 +18,7 @@ from gaudi_launch.extensions.bench.statistics import TIMES, errors
 
 if TYPE_CHECKING:
     from gaudi_launch.core.base.messages import Message
-    from gaudi_launch.core.launch.estimate import SpeedEstimate
+    from gaudi_launch.core.launch.prediction import SpeedEstimate
     from gaudi_launch.core.predict.learned import LearnedConstants
     from gaudi_launch.extensions.bench.case import BenchReport
     from gaudi_launch.extensions.bench.learn import LearnOutcome

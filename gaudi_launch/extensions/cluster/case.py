@@ -185,8 +185,8 @@ def read(options: LaunchOptions, words: ClusterOptions, *, ask: bool) -> Cluster
 def _unknown_name(request: Request) -> tuple[Message, ...]:
     """Return the warning for a hub ID that is not known; a folder is on the hosts."""
     from gaudi_launch.core.models.config import looks_like_hub_id
+    from gaudi_launch.core.planning.known_model import known_model
     from gaudi_launch.core.planning.model_name import name_warning
-    from gaudi_launch.core.planning.profiles import known_model
 
     if not looks_like_hub_id(request.model):
         return ()

@@ -17,9 +17,9 @@ from gaudi_launch.core.launch.model_needs import generation_of, look
 from gaudi_launch.core.launch.model_setup import Wanted, bring, fetch
 from gaudi_launch.core.launch.report import Reporter
 from gaudi_launch.core.models.config import looks_like_hub_id, name_of
+from gaudi_launch.core.planning.known_model import known_model
 from gaudi_launch.core.planning.parse import if_given, number
 from gaudi_launch.core.planning.placement import choose, parse_modules, parse_visible
-from gaudi_launch.core.planning.profiles import known_model
 
 if TYPE_CHECKING:
     from gaudi_launch.core.engines.detect import Installed
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from gaudi_launch.core.models.fp8.quant_config import QuantFile
     from gaudi_launch.core.models.model import Model
     from gaudi_launch.core.planning.calibration_rules import Calibration
-    from gaudi_launch.core.planning.plan import Placement
+    from gaudi_launch.core.planning.placement import Placement
     from gaudi_launch.core.services.process.step import StepProgress
     from gaudi_launch.extensions.fp8.calibration_run import PhaseState
     from gaudi_launch.extensions.fp8.phases import CalibrationRequest, Scripts

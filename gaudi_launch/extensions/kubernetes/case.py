@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from gaudi_launch.core.host.host_config import HostConfig
     from gaudi_launch.core.launch.named_plans import NamedPlan, ReadPlans
     from gaudi_launch.core.launch.options import LaunchOptions
-    from gaudi_launch.core.launch.prepare import Prepared
+    from gaudi_launch.core.launch.prepared import Prepared
     from gaudi_launch.core.models.model import Model
     from gaudi_launch.core.planning.container import Container
     from gaudi_launch.core.planning.plan import Plan
@@ -222,7 +222,8 @@ def planned(options: LaunchOptions, cluster: KubernetesOptions) -> PlannedModel:
     from gaudi_launch.core.base import mirrors
     from gaudi_launch.core.base.paths import cache_dir
     from gaudi_launch.core.host.host_config import load_config
-    from gaudi_launch.core.launch.prepare import prepare, refuse_simulated
+    from gaudi_launch.core.launch.prepared import refuse_simulated
+    from gaudi_launch.core.launch.route import prepare
     from gaudi_launch.core.recipes.attach import with_cache
     from gaudi_launch.core.render.plan_container import container_of
     from gaudi_launch.core.render.text import check_words, with_files
@@ -467,7 +468,7 @@ def neuron(options: LaunchOptions, cluster: KubernetesOptions) -> ServedModel:
 
     Raises LaunchError (USAGE) for options of a plan that the example's application does not have.
     """
-    from gaudi_launch.core.planning.profiles import known_model
+    from gaudi_launch.core.planning.known_model import known_model
     from gaudi_launch.extensions.kubernetes.objects.inferentia import neuron_served
 
     known = ("model", "cards", "force")

@@ -29,11 +29,12 @@ from gaudi_launch.core.launch.options import LaunchOptions
 from gaudi_launch.core.models.model import Model
 from gaudi_launch.core.planning import parse
 from gaudi_launch.core.planning.engine_args import Argument, read_words
+from gaudi_launch.core.planning.known_model import known_model
 from gaudi_launch.core.planning.model_name import name_warning
 from gaudi_launch.core.planning.passthrough import OWN_OPTIONS, with_own_words
 from gaudi_launch.core.planning.plan import Plan, Setting
 from gaudi_launch.core.planning.planner import make_plan
-from gaudi_launch.core.planning.profiles import known_model, match
+from gaudi_launch.core.planning.profiles import match
 from gaudi_launch.core.planning.request import Request
 from gaudi_launch.core.planning.secret_args import secrets_in, with_secret_moved
 from gaudi_launch.extensions.migrate.import_scripts import read_call, request_of

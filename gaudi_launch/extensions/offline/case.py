@@ -12,12 +12,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gaudi_launch.commands.setup import case as setup
 from gaudi_launch.core.base import interrupt
 from gaudi_launch.core.base.errors import ExitCode, LaunchError, file_error
 from gaudi_launch.core.base.messages import text
 from gaudi_launch.core.base.mirrors import Mirrors
 from gaudi_launch.core.base.paths import data_dir
-from gaudi_launch.core.engines.releases import needed_release
+from gaudi_launch.core.engines.install import environment
+from gaudi_launch.core.engines.install.install_steps import SetupExtras
+from gaudi_launch.core.engines.install.step_runner import base_python
+from gaudi_launch.core.engines.needed_release import needed_release
+from gaudi_launch.core.engines.registry import made_by_steps
 from gaudi_launch.core.models.folder_lock import hold
 from gaudi_launch.extensions.offline import pack_archive, pack_manifest
 from gaudi_launch.extensions.offline.pack import copy, model_files, place_measurements
@@ -109,8 +114,6 @@ def _check_host(manifest: Manifest, python: str | None) -> str:
     """Return the base interpreter.
 
     Raises LaunchError (MACHINE) for another kind of host."""
-    from gaudi_launch.core.engines.vllm_cpu.install import base_python
-
     machine = platform.machine()
     if manifest.target.machine != machine:
         wanted = manifest.target.machine
@@ -206,15 +209,11 @@ def _install(
 
 def _install_engine(manifest: Manifest, folder: Path, python: str, reporter: Reporter) -> str:
     """Install the engine as `setup` does, from the pack; return its interpreter."""
-    from gaudi_launch.commands.setup import case as setup
-    from gaudi_launch.core.engines.install import environment
-    from gaudi_launch.core.engines.install.install_steps import SetupExtras
-    from gaudi_launch.core.engines.vllm_cpu.install import EMBEDDED
-
     mirrors = Mirrors(wheels=str(folder / "wheels"))
     if manifest.engine.kind == "anywhere":
-        EMBEDDED.setup(reporter.say, demo=manifest.model.demo, mirrors=mirrors)
-        return str(EMBEDDED.python())
+        embedded = made_by_steps(manifest.engine.name)
+        embedded.setup(reporter.say, demo=manifest.model.demo, mirrors=mirrors)
+        return str(embedded.python())
     release = needed_release(manifest.engine.name)
     # git refuses the repositories of another user
     git = shutil.copytree(folder / "git", _copies() / "git")
@@ -277,14 +276,12 @@ def _place_measurements(folder: Path) -> int:
 
 def _load_image(manifest: Manifest, folder: Path, reporter: Reporter) -> str | None:
     """Load the saved image, or place the Dockerfile where `setup` has it."""
-    from gaudi_launch.core.engines.install.environment import folder_of
-
     engine = manifest.engine
     if not engine.image_file:
         return None
     source = folder / engine.image_file
     if source.suffix != ".tar":
-        target = folder_of(needed_release(engine.name)) / "docker" / "Dockerfile"
+        target = environment.folder_of(needed_release(engine.name)) / "docker" / "Dockerfile"
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(source, target)
         reporter.say(text("offline.context", path=str(target)))

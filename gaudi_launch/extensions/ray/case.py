@@ -10,7 +10,8 @@ from gaudi_launch.commands.render.case import absolute_paths, check_output_optio
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.messages import Message, message
 from gaudi_launch.core.engines.registry import is_ray
-from gaudi_launch.core.launch.prepare import prepare, refuse_simulated
+from gaudi_launch.core.launch.prepared import refuse_simulated
+from gaudi_launch.core.launch.route import prepare
 from gaudi_launch.core.render.deliver import Destination, RenderedFiles, deliver
 from gaudi_launch.core.render.rendered import Rendered
 from gaudi_launch.core.render.text import comments, heading
@@ -29,7 +30,7 @@ from gaudi_launch.extensions.ray.stack_config import StackDeployment, stack_docu
 if TYPE_CHECKING:
     from gaudi_launch.core.launch.named_plans import NamedPlan, NamedPlans, ReadPlans
     from gaudi_launch.core.launch.options import LaunchOptions
-    from gaudi_launch.core.launch.prepare import Prepared
+    from gaudi_launch.core.launch.prepared import Prepared
     from gaudi_launch.core.launch.report import Reporter
     from gaudi_launch.core.planning.plan import Plan
 

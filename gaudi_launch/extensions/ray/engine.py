@@ -38,12 +38,11 @@ from gaudi_launch.core.planning.engine import (
     ServeConfig,
 )
 from gaudi_launch.core.planning.engine_args import EngineArgs, split_argv
-from gaudi_launch.core.planning.placement import choose, parse_visible
+from gaudi_launch.core.planning.placement import Placement, choose, parse_visible
 from gaudi_launch.core.planning.plan import (
     Command,
     EngineIdentity,
     Overridden,
-    Placement,
     Plan,
     Setting,
     Source,

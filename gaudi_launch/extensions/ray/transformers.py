@@ -15,9 +15,7 @@ from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.messages import message
 from gaudi_launch.core.doctor.findings import dotted, release_of
 from gaudi_launch.core.doctor.releases import releases
-from gaudi_launch.core.engines.base import given, options_of, sent_variables
-from gaudi_launch.core.engines.vllm_cpu.engine import WITHOUT
-from gaudi_launch.core.engines.vllm_fork.scripts_shared import base_name
+from gaudi_launch.core.engines.base import WITHOUT, base_name, given, options_of, sent_variables
 from gaudi_launch.core.host.hardware import Host
 from gaudi_launch.core.models.model import Model
 from gaudi_launch.core.planning.decisions import Decisions

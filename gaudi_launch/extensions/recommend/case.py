@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
+import errno
 import logging
+import os
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.core.base.errors import ExitCode, LaunchError, file_error
 from gaudi_launch.core.base.fields import text
 from gaudi_launch.core.base.messages import Message, message
 from gaudi_launch.core.engines import registry
 from gaudi_launch.core.launch.command_line import serve_command
-from gaudi_launch.core.launch.fit import (
-    check_writes,
-    data_types,
-    planned_machine,
-    read_dtype,
-    sized_model,
-)
+from gaudi_launch.core.launch.forecast_case import data_types, read_case, read_dtype
 from gaudi_launch.core.launch.options import LaunchOptions, to_request
-from gaudi_launch.core.launch.prepare import prepare
-from gaudi_launch.core.launch.saved_plan import SavedTraffic, entries_of, write
+from gaudi_launch.core.launch.route import prepare
+from gaudi_launch.core.launch.saved_plan import SavedTraffic, check_path, entries_of, write
 from gaudi_launch.core.launch.traffic_options import (
     Demand,
     TrafficOptions,
@@ -52,7 +48,7 @@ if TYPE_CHECKING:
 
     from gaudi_launch.core.host.hardware import Host
     from gaudi_launch.core.hosts.parts import Cluster
-    from gaudi_launch.core.launch.prepare import Prepared
+    from gaudi_launch.core.launch.prepared import Prepared
     from gaudi_launch.core.models.model import Model
     from gaudi_launch.core.planning.engine import Engine
     from gaudi_launch.core.planning.parse import Ranges
@@ -68,7 +64,7 @@ if TYPE_CHECKING:
         SearchCase,
         SearchedEngine,
     )
-    from gaudi_launch.extensions.recommend.trial import Planned
+    from gaudi_launch.extensions.recommend.trial import Planned, Trial
 
 _log = logging.getLogger(__name__)
 
@@ -77,6 +73,8 @@ _MOST_NODES = 100_000
 # servers of one replica: no guide has more than two, and Ray's start takes longer with each
 _MOST_HOSTS = 4
 _MOST_START = 7 * 24 * 3600.0
+# the names of plans that --save wrote
+_SAVED = "[0-9]-*.yaml"
 
 # the exit code where these cards cannot meet the targets
 UNMET = ExitCode.MACHINE
@@ -195,11 +193,9 @@ def read(
     options = replace(options, dtype=None if any_type else options.dtype)
     read_dtype(options.dtype or "")
     name, goal_targets = _goal_name(given), targets_of(given)
-    notes: list[Message] = []
-    machine, host = planned_machine(options, given.accelerator, notes)
-    model = sized_model(name_or_path)
-    check_writes(model)
-    notes += name_warning(name_or_path, model)
+    named = read_case(options, given.accelerator)
+    machine, host, model = named.machine, named.host, named.model
+    notes = [*named.notes, *name_warning(name_or_path, model)]
     load = _load(options, given, model, notes)
     goal = _goal(name, goal_targets, given, load)
     pool = _pool(host, options, given, goal)
@@ -356,7 +352,7 @@ class CasePlanner:
 
     def __call__(self, candidate: Candidate) -> Planned:
         """Return the plan of one replica. Raises LaunchError."""
-        from gaudi_launch.core.launch.estimate import setup_of
+        from gaudi_launch.core.launch.prediction import setup_of
         from gaudi_launch.extensions.recommend.trial import Planned
 
         case, launch = self.case, launch_options(self.case, candidate)
@@ -380,29 +376,68 @@ class CasePlanner:
         return Planned(plan, setup)
 
 
-def save(found: Recommended, given: RecommendOptions, file: Path) -> bool:
-    """Write the answer for ``--plan``; return False where nothing is written.
+def check_folder(folder: Path) -> None:
+    """Check, before a long search, that plans can be written to this folder.
 
-    Nothing is written without an answer, and for one that needs ``cluster``. The saved load is that
-    of one replica. Raises LaunchError.
+    It may be new. Raises LaunchError as `write`, also for another .yaml file in it.
     """
-    winner = found.found.winner
-    if found.launch is None or found.plan is None or winner is None or winner.served is None:
-        return False
-    if found.cluster is not None:
-        return False
-    options, goal, replicas = found.case.options, found.case.goal, winner.served.replicas
-    clients = -(-goal.clients // replicas) if goal.clients else winner.candidate.batch
+    if folder.suffix in (".yaml", ".yml") or folder.is_file():
+        why = os.strerror(errno.ENOTDIR)
+        raise LaunchError("saved.not_written", ExitCode.USAGE, path=str(folder), why=why)
+    if not folder.exists():
+        check_path(folder)
+        return
+    for file in (folder / "new.yaml", *sorted(folder.glob("*.yaml"))):
+        check_path(file)
+
+
+def save(found: Recommended, given: RecommendOptions, folder: Path) -> tuple[Path, ...]:
+    """Write the best three plans for ``serve`` to a folder; return their files.
+
+    Each has the precision and the release of the answer. The saved load is that of one replica.
+    Plans of an earlier search are replaced. Nothing is written without an answer, and for one that
+    needs ``cluster``. Raises LaunchError.
+    """
+    from gaudi_launch.extensions.recommend.finder import BEST
+
+    winner, search = found.found.winner, found.case.search
+    if winner is None or found.cluster is not None:
+        return ()
+    trials = []
+    for trial in found.found.trials:
+        alike = search.rank(trial.candidate) == search.rank(winner.candidate)
+        if trial.meets and alike and not trial.candidate.needs_cluster:
+            trials.append(trial)
+    try:
+        folder.mkdir(exist_ok=True)
+        for file in folder.glob(_SAVED):
+            file.unlink()
+    except OSError as error:
+        raise file_error("saved.not_written", error, folder) from None
+    files = []
+    for place, trial in enumerate(trials[:BEST], start=1):
+        one = trial.candidate
+        step = f"t{one.tokens}-prompts{one.prompts}"
+        files.append(folder / f"{place}-n{one.cards}-{one.dtype}-b{one.batch}-{step}.yaml")
+        _write(found.case, trial, given, files[-1])
+    return tuple(files)
+
+
+def _write(case: RecommendCase, trial: Trial, given: RecommendOptions, file: Path) -> None:
+    """Write the plan of a trial that meets the targets."""
+    options, goal, served = case.options, case.goal, trial.served
+    assert served is not None and trial.plan is not None, "it was planned and simulated"
+    launch = launch_options(case, trial.candidate)
+    clients = -(-goal.clients // served.replicas) if goal.clients else trial.candidate.batch
     traffic = SavedTraffic(
-        input=found.launch.input_range or options.input_range or str(DEFAULT_INPUT),
-        output=found.launch.output_range or options.output_range or str(DEFAULT_OUTPUT),
-        rate=f"{goal.rate / replicas:.6g}" if goal.rate else "",
+        input=launch.input_range or options.input_range or str(DEFAULT_INPUT),
+        output=launch.output_range or options.output_range or str(DEFAULT_OUTPUT),
+        rate=f"{goal.rate / served.replicas:.6g}" if goal.rate else "",
         concurrency="" if goal.rate else str(clients),
         trace=given.trace,
     )
-    launch = replace(found.launch, machine=found.case.machine)
-    write(file, launch, found.plan, goal=goal.name, traffic=traffic)
-    return True
+    launch = replace(launch, machine=case.machine)
+    write(file, launch, trial.plan, goal=goal.name, traffic=traffic)
 
 
 def launch_options(case: RecommendCase, candidate: Candidate) -> LaunchOptions:
@@ -637,8 +672,6 @@ def _pool(host: Host, options: LaunchOptions, given: RecommendOptions, goal: Goa
     if options.modules:
         return CardPool(product, _cards_given(options), nodes or 1)
     if options.machine is None:
-        import os
-
         visible = parse_visible(os.environ.get("HABANA_VISIBLE_MODULES"))
         free = tuple(module for module in free if visible is None or module in visible)
     if not free:

@@ -29,8 +29,8 @@ def recommend(
     save: Path | None = typer.Option(
         None,
         "--save",
-        metavar="FILE",
-        help="Write options and plan to a file for --plan FILE.",
+        metavar="DIR",
+        help="Write the best three plans to a folder, for tune and for serve --plan FILE.",
         rich_help_panel=_SHOW,
     ),
     as_json: bool = typer.Option(
@@ -48,28 +48,27 @@ def recommend(
     from gaudi_launch.cli.console import emit_json
     from gaudi_launch.cli.work_progress import work_progress
     from gaudi_launch.core.base.messages import text
-    from gaudi_launch.core.launch.saved_plan import check_path
     from gaudi_launch.extensions.recommend import case as cases
-    from gaudi_launch.extensions.recommend.view import draw, show, to_json
+    from gaudi_launch.extensions.recommend.view import draw, show, show_saved, to_json
 
     if plot is not None:
         from gaudi_launch.core.base.plotting import check_picture
 
         check_picture(plot)
     if save is not None:
-        check_path(save)
+        cases.check_folder(save)
     case = cases.read(options, given, over_servers=True)
     with work_progress("recommend.working", quiet=as_json) as progress:
         found = cases.solve(case, progress)
     if plot is not None:
         draw(plot, found)
-    saved = save is not None and cases.save(found, given, save)
+    saved = cases.save(found, given, save) if save is not None else ()
     if as_json:
         emit_json(to_json(found))
     else:
         show(found, plot)
     if saved and not as_json:
-        print(text("saved.written", path=str(save)), file=sys.stderr)
+        show_saved(found, saved)
     elif save is not None and found.cluster is not None:
         print(text("recommend.not_saved"), file=sys.stderr)
     # the page shows what would be possible

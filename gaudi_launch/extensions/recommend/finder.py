@@ -43,6 +43,8 @@ _CLOSE = 0.6
 # planned: the best of each batch and of each number of prompts that is about as good as the best by
 # few requests, and some of the front
 _PLANNED, _ABOUT, _FRONT = 10, 0.97, 3
+# this many are always planned, with the precision and the release of the best
+BEST = 3
 # two that differ less than this are alike, and the one with the shorter warm-up is the answer
 _ALIKE = 0.005
 # candidates that are planned to find one that meets the targets
@@ -283,6 +285,9 @@ def _planned(
     chosen = dict.fromkeys(trial.candidate for trial in _about_best(simulation.one, quick))
     others = filterfalse(lambda trial: trial.candidate.is_last_resort, quick)
     chosen.update(dict.fromkeys(trial.candidate for trial in front(others)[:_FRONT]))
+    rank = simulation.one.case.rank
+    alike = [each.candidate for each in quick if rank(each.candidate) == rank(quick[0].candidate)]
+    chosen.update(dict.fromkeys(alike[:BEST]))
     rest = [trial for trial in quick if trial.candidate not in chosen and trial.miss <= _NEARLY]
     found = simulation.exact(list(chosen), show)
     if simulation.one.goal.most_start is not None and not any(trial.meets for trial in found):

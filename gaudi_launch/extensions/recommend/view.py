@@ -36,6 +36,8 @@ _OPTIONS = {
     "prompts": "--max-prefill-seqs",
     "tokens": "-t",
 }
+# goals of tune that are not its default
+_MEASURED_GOALS = ("throughput", "latency")
 _FRONT_ROWS, _JSON_TRIALS, _SHOWN_CHANGES = 4, 5, 4
 _WIDTH = 78
 _NOTABLE = 0.02
@@ -288,6 +290,21 @@ def show(answer: Recommended, plot: Path | None) -> None:
     if plot is not None:
         say("plot.drawn", path=str(plot))
     _show_stack_entry(answer, say)
+
+
+def show_saved(answer: Recommended, files: Sequence[Path]) -> None:
+    """Print where the best plans are, and the command that measures them here."""
+    from gaudi_launch.core.host.accelerators import product_of
+    from gaudi_launch.core.launch.machine import load
+
+    folder, goal = files[0].parent, answer.found.goal.name
+    command = f"gaudi-launch tune {shlex.quote(str(folder))}/*.yaml"
+    if goal in _MEASURED_GOALS:
+        command += f" --for {goal}"
+    if product_of(load(None)) != answer.case.search.pool.accelerator.id:
+        command += " --engine simulated"
+    said = text("recommend.saved", count=len(files), file=str(files[0]), command=command)
+    console(stderr=True).print(said, soft_wrap=True)
 
 
 def _heading(answer: Recommended, say: Callable[..., None]) -> None:

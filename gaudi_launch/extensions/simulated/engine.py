@@ -16,11 +16,10 @@ from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.messages import Message, message
 from gaudi_launch.core.base.optional import mapped
 from gaudi_launch.core.buckets.warmup_time import per_graph
+from gaudi_launch.core.engines.base import API_SERVER, VLLM
 from gaudi_launch.core.engines.conditions import check_request
 from gaudi_launch.core.engines.support import newest
 from gaudi_launch.core.engines.upstream_tasks import CHAT, task_of
-from gaudi_launch.core.engines.vllm_cpu.engine import ENTRY
-from gaudi_launch.core.engines.vllm_cpu.install import VLLM
 from gaudi_launch.core.engines.vllm_gaudi.buckets import arguments
 from gaudi_launch.core.engines.vllm_gaudi.engine import NAME as PLANNED_AS
 from gaudi_launch.core.engines.vllm_gaudi.engine import VllmGaudi
@@ -179,7 +178,7 @@ class Simulated(VllmGaudi):
         folder = PurePath(request.files_dir) / f"simulated-{digest}"
         args = engine_args(
             table=option_table(UPSTREAM),
-            head=(self.python or "python3", *ENTRY),
+            head=(self.python or "python3", *API_SERVER),
             ours=[
                 ("--model", str(folder)),
                 ("--tokenizer", tokenizer.path),

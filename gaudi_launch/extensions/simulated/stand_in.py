@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gaudi_launch.core.engines.vllm_cpu.install import demo_dir
+from gaudi_launch.core.engines.install.demo import demo_dir
 from gaudi_launch.core.models.config import read_config
 from gaudi_launch.core.models.model import Model
 

@@ -340,7 +340,8 @@ def check_access(stack: StackFile) -> None:
 
 def _check_engine(service: StackService, *, no_doctor: bool) -> None:
     """Check folder, interpreter and machine of a service before anything starts."""
-    from gaudi_launch.core.launch.prepare import checked, prepare
+    from gaudi_launch.core.launch.route import prepare
+    from gaudi_launch.core.launch.todo import checked
 
     if service.options.model == "demo":
         # its engine and its files are installed by the first launch

@@ -12,7 +12,7 @@ from typing import Literal
 
 from gaudi_launch.core.base.errors import LaunchError
 from gaudi_launch.core.host.hardware import Host
-from gaudi_launch.core.planning.plan import Placement
+from gaudi_launch.core.planning.placement import Placement
 from gaudi_launch.extensions.stack.division import CardShare, divide, with_cards
 
 Refused = Callable[[str, LaunchError], LaunchError]

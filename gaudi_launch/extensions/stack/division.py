@@ -11,8 +11,7 @@ from dataclasses import dataclass, replace
 
 from gaudi_launch.core.base.errors import LaunchError
 from gaudi_launch.core.host.hardware import Host
-from gaudi_launch.core.planning.placement import choose
-from gaudi_launch.core.planning.plan import Placement
+from gaudi_launch.core.planning.placement import Placement, choose
 
 
 @dataclass(frozen=True)

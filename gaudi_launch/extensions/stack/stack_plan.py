@@ -20,8 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from gaudi_launch.core.host.hardware import Host
-    from gaudi_launch.core.launch.prepare import Prepared
-    from gaudi_launch.core.planning.plan import Placement, Plan
+    from gaudi_launch.core.launch.prepared import Prepared
+    from gaudi_launch.core.planning.placement import Placement
+    from gaudi_launch.core.planning.plan import Plan
     from gaudi_launch.core.services.state.registry import ServiceRecord
     from gaudi_launch.extensions.stack.changes import ChangeStep
     from gaudi_launch.extensions.stack.stack_file import StackFile, StackModel
@@ -304,7 +305,7 @@ def options_of(stack: StackFile, model: StackModel, machine: str | None) -> Laun
 
 def _with_cards(model: StackModel, options: LaunchOptions) -> _Sized:
     """Return the model with its own cards, else with the fewest that fit it."""
-    from gaudi_launch.core.launch.prepare import prepare
+    from gaudi_launch.core.launch.route import prepare
 
     prepared = prepare(options, secret_file=True)
     if not prepared.engine.needs_cards or prepared.engine.identity.simulated:
@@ -380,7 +381,7 @@ def _kept_service(
     stack: StackFile, sized: _Sized, service: ServiceRecord, host: Host
 ) -> StackService:
     """Return a running service on the cards and the port that it has."""
-    from gaudi_launch.core.planning.plan import Placement
+    from gaudi_launch.core.planning.placement import Placement
 
     placement = Placement(modules=())
     if sized.cards:

@@ -10,9 +10,8 @@ from dataclasses import dataclass
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.mirrors import exported_proxies
-from gaudi_launch.core.engines.base import options_of, sent_variables
+from gaudi_launch.core.engines.base import base_name, options_of, sent_variables
 from gaudi_launch.core.engines.docker_command import card_indices, container_name, docker_run
-from gaudi_launch.core.engines.vllm_fork.scripts_shared import base_name
 from gaudi_launch.core.host.cpus import format_cpus
 from gaudi_launch.core.models.config import looks_like_hub_id
 from gaudi_launch.core.planning.container import IMAGE, IMAGE_DATA, Container, Mount

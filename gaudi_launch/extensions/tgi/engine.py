@@ -28,9 +28,9 @@ from gaudi_launch.core.planning.exported import check_exported
 from gaudi_launch.core.planning.lengths import ceil_div
 from gaudi_launch.core.planning.option_table import OptionTable
 from gaudi_launch.core.planning.parse import share
-from gaudi_launch.core.planning.placement import refuse_heads
 from gaudi_launch.core.planning.plan import Command, EngineIdentity, Setting, variables_of
 from gaudi_launch.core.planning.request import Request
+from gaudi_launch.core.planning.requested_cards import refuse_heads
 from gaudi_launch.core.planning.support_answer import ModelSupport, SupportStatus
 from gaudi_launch.core.predict.limits import CoverageQuestion, as_limits
 from gaudi_launch.extensions.tgi import container as tgi_container

@@ -5,7 +5,7 @@ Dates and commits are those of the tags of huggingface/text-generation-inference
 
 from __future__ import annotations
 
-from gaudi_launch.core.engines.support import Version
+from gaudi_launch.core.engines.engine_version import Version
 from gaudi_launch.extensions.tgi import options as words_of
 
 _TAGS = {

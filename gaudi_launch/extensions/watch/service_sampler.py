@@ -15,13 +15,14 @@ from typing import Any
 from gaudi_launch.core.base.background import in_background
 from gaudi_launch.core.base.json_values import number
 from gaudi_launch.core.base.optional import mapped, total
+from gaudi_launch.core.services.energy import read_energy
 from gaudi_launch.core.services.engine_counters import (
     EngineCounters,
     EngineRates,
     counters_of,
     rates,
 )
-from gaudi_launch.core.services.history import read_energy, read_rows
+from gaudi_launch.core.services.history import read_rows
 from gaudi_launch.core.services.state.registry import ServiceRecord
 from gaudi_launch.extensions.watch.sample import CardSample, ServiceSample
 

@@ -18,7 +18,8 @@ from gaudi_launch.commands.plan import view
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.messages import message, set_language
 from gaudi_launch.core.doctor.runner import CHECKS, judge
-from gaudi_launch.core.launch.prepare import CheckedPlan, checked_plan
+from gaudi_launch.core.launch.route import checked_plan
+from gaudi_launch.core.launch.todo import CheckedPlan
 from gaudi_launch.core.planning.model_name import INCOMPLETE
 from tests.support.cli import golden
 from tests.support.doctor_machines import facts

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_launch.core.engines.vllm_cpu.install import VLLM
+from gaudi_launch.core.engines.base import VLLM
 from tests.support.processes import free_port
 from tests.support.serve import ready_lines
 from tests.support.serve_tgi import User as TgiUser

@@ -13,8 +13,8 @@ import pytest
 from gaudi_launch.commands.setup import case as setup
 from gaudi_launch.core.base.errors import ExitCode
 from gaudi_launch.core.base.paths import engines_dir
-from gaudi_launch.core.engines.vllm_cpu.install import EMBEDDED
 from gaudi_launch.core.services.state import registry, store
+from gaudi_launch.extensions.vllm_cpu.install import EMBEDDED
 from tests.support.refusals import refused
 
 

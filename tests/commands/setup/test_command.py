@@ -21,13 +21,8 @@ from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.paths import profiles_dir
 from gaudi_launch.core.engines.install.environment import in_venv
 from gaudi_launch.core.engines.install.install_steps import SetupExtras, code_steps, dockerfile
-from gaudi_launch.core.engines.releases import (
-    constraints_of,
-    known,
-    needed_release,
-    no_constraints,
-    trial_of,
-)
+from gaudi_launch.core.engines.needed_release import needed_release
+from gaudi_launch.core.engines.releases import constraints_of, known, no_constraints, trial_of
 from gaudi_launch.core.engines.support import versions
 from tests.support.refusals import failing
 from tests.support.serve import machine, model
@@ -717,8 +712,8 @@ def test_in_chinese(user: User) -> None:
 def test_a_dry_run_leaves_out_what_is_there(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from gaudi_launch.core.engines.vllm_cpu import install as cpu_install
     from gaudi_launch.extensions.ray.install import RAY
+    from gaudi_launch.extensions.vllm_cpu import install as cpu_install
 
     def steps() -> list[str]:
         assert run(["setup", "ray", "--dry-run", "--json"]) == 0

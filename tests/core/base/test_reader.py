@@ -192,13 +192,13 @@ _EXCEPTIONS = {
         "a damaged record must still be read: it drops what is bad"
     ),
     "core/render/yaml_text.py yaml": "the faster writer, where there is one",
-    "core/launch/prepare.py json.loads": "a key that this process has quoted",
+    "core/launch/chosen_engine.py json.loads": "a key that this process has quoted",
     "core/engines/runtime/ask_packages.py json.loads": "its launcher's question",
     "core/engines/runtime/ask_versions.py json.load": "the question of its launcher",
     "core/engines/runtime/ask_buckets.py importlib.import_module json.load json.loads sys.modules "
     "sys.modules.setdefault": ("the question of its launcher"),
-    "core/engines/vllm_cpu/runtime/make_demo.py json.loads": "what the tokenizer wrote just before",
-    "core/engines/vllm_cpu/inside_image.py json.loads": "the settings of its launcher",
+    "extensions/vllm_cpu/runtime/make_demo.py json.loads": "what the tokenizer wrote just before",
+    "extensions/vllm_cpu/inside_image.py json.loads": "the settings of its launcher",
     "extensions/simulated/runtime/gaudi_simulated_executor.py json.loads": "those of its launcher",
     "extensions/simulated/runtime/gaudi_simulated_faults.py json.loads": "what its launcher keeps",
     "core/host/stub_hl_smi.py json.loads": "the settings of its launcher",
@@ -212,9 +212,7 @@ _EXCEPTIONS = {
     "core/buckets/file_format.py ast.literal_eval": "the engine's form, limited",
     "core/engines/version_facts.py ast.literal_eval": "shipped with the program",
     "core/hosts/agent.py builtins.exec sys.modules": "the program that its launcher sends",
-    "__init__.py importlib.import_module": "tables of names",
-    "cli/table.py importlib.import_module": "tables of names",
-    "core/engines/registry.py importlib.import_module": "tables of names",
+    "core/base/members.py importlib.import_module": "tables of names, and entry points",
     "core/engines/runtime/ask_options.py importlib.import_module": "the engine's parser",
 }
 _BUILTINS = ("eval", "exec", "__import__")

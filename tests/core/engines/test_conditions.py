@@ -22,9 +22,9 @@ from gaudi_launch.core.engines.support import releases, versions
 from gaudi_launch.core.engines.version_facts import names_of
 from gaudi_launch.core.host import simulated
 from gaudi_launch.core.models.model import Model
+from gaudi_launch.core.planning.known_model import known_model
 from gaudi_launch.core.planning.plan import Plan, variables_of
 from gaudi_launch.core.planning.planner import make_plan
-from gaudi_launch.core.planning.profiles import known_model
 from gaudi_launch.core.planning.request import Request
 from gaudi_launch.core.services.diagnosis.signatures import signatures
 from tests.support.refusals import failing

@@ -23,7 +23,8 @@ from gaudi_launch.core.engines.facts.source import UNTIL
 from gaudi_launch.core.engines.support import installed_versions, releases, version_of
 from gaudi_launch.core.engines.version_facts import names_of, reads_variable
 from gaudi_launch.core.launch.options import LaunchOptions
-from gaudi_launch.core.launch.prepare import CheckedPlan, checked_plan
+from gaudi_launch.core.launch.route import checked_plan
+from gaudi_launch.core.launch.todo import CheckedPlan
 from tests.support.places import TOP
 from tests.support.stand_in_release import StandInRelease, install, packages
 

@@ -9,13 +9,13 @@ import pytest
 
 from gaudi_launch.core.base import paths
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.core.engines.needed_release import needed_release
 from gaudi_launch.core.engines.releases import (
     Code,
     PinTrial,
     Release,
     check_installable,
     constraints_of,
-    needed_release,
     no_constraints,
     release_of,
     trial_of,
@@ -81,7 +81,6 @@ def test_the_image_that_serves_is_published_or_built() -> None:
         ("vllm-gaudi@main", "vllm-gaudi@main", "main"),
         ("vllm-gaudi@0.19.1", "vllm-gaudi@0.19.1", "0.19.1"),
         ("vllm-fork@1.21", "vllm-fork@1.21", None),
-        ("tgi@3.3.7", "tgi@3.3.7", "3.3.7"),
     ],
 )
 def test_a_version_is_named_by_its_first_numbers(
@@ -92,7 +91,7 @@ def test_a_version_is_named_by_its_first_numbers(
     assert version is None or found.version == version
 
 
-@pytest.mark.parametrize("name", ["nothing", "cpu@1", "tgi@"])
+@pytest.mark.parametrize("name", ["nothing", "cpu@1"])
 def test_an_unknown_name_is_refused_with_the_known_ones(name: str) -> None:
     with pytest.raises(LaunchError) as caught:
         needed_release(name)
@@ -100,7 +99,7 @@ def test_an_unknown_name_is_refused_with_the_known_ones(name: str) -> None:
     assert (error.id, error.exit_code) == ("serve.setup_unknown", ExitCode.USAGE)
     known = error.text.values["known"].split(", ")
     assert error.text.values["found"] == name
-    assert {"cpu", "gateway", "vllm-gaudi", "tgi", "deepseek_r1"} <= set(known)
+    assert {"cpu", "gateway", "vllm-gaudi", "deepseek_r1"} <= set(known)
 
 
 def test_a_release_that_moves_cannot_be_installed() -> None:

@@ -10,16 +10,17 @@ import pytest
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.messages import Message, message
+from gaudi_launch.core.engines.engine_version import Version
 from gaudi_launch.core.engines.registry import find
-from gaudi_launch.core.engines.support import Version, newest, releases, versions
+from gaudi_launch.core.engines.support import newest, releases, versions
 from gaudi_launch.core.engines.user_options import enumerated, keyword_words, option_faults
 from gaudi_launch.core.engines.version_facts import names_of
 from gaudi_launch.core.host import simulated
 from gaudi_launch.core.planning.engine_args import engine_args
+from gaudi_launch.core.planning.known_model import known_model
 from gaudi_launch.core.planning.option_table import option_table
 from gaudi_launch.core.planning.plan import Plan
 from gaudi_launch.core.planning.planner import make_plan
-from gaudi_launch.core.planning.profiles import known_model
 from gaudi_launch.core.planning.request import Request
 
 NAME = "Qwen/Qwen3-8B"

@@ -102,8 +102,8 @@ def test_an_engine_of_one_host_names_the_others() -> None:
         return one.over_hosts is not None
 
     known = ", ".join(registry.families(over))
-    expected = ("cluster.no_engine", ExitCode.USAGE, {"engine": "tgi", "known": known})
-    assert refusal(replace(REQUEST, engine="tgi")) == expected
+    expected = ("cluster.no_engine", ExitCode.USAGE, {"engine": "simulated", "known": known})
+    assert refusal(replace(REQUEST, engine="simulated")) == expected
     assert known
 
 

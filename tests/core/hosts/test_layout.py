@@ -16,7 +16,7 @@ from gaudi_launch.core.hosts.differences import FolderFacts, HostDifference, See
 from gaudi_launch.core.hosts.inventory import Member
 from gaudi_launch.core.hosts.layout import Layout, LayoutOptions, choose
 from gaudi_launch.core.models.model import Model
-from gaudi_launch.core.planning.profiles import known_model
+from gaudi_launch.core.planning.known_model import known_model
 from tests.support.refusals import raising
 
 R1, V22 = find("deepseek_r1"), find("vllm-fork@1.22")

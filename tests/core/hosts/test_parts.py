@@ -29,14 +29,8 @@ from gaudi_launch.core.hosts.parts import (
     with_own_address,
 )
 from gaudi_launch.core.planning.engine import Spread
-from gaudi_launch.core.planning.plan import (
-    Command,
-    EngineIdentity,
-    Overridden,
-    Placement,
-    Plan,
-    Setting,
-)
+from gaudi_launch.core.planning.placement import Placement
+from gaudi_launch.core.planning.plan import Command, EngineIdentity, Overridden, Plan, Setting
 from tests.support.scripted_hosts import GONE, WHY, failed, member
 
 ARGV = ("python", "-m", "e", "--max-num-seqs", "64", "--port", "1")

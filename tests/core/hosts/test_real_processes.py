@@ -24,7 +24,8 @@ from gaudi_launch.core.hosts.layout import Layout
 from gaudi_launch.core.hosts.parts import Cluster, ClusterEngine, Node
 from gaudi_launch.core.hosts.ssh import RemoteError
 from gaudi_launch.core.hosts.steps import HostStep, ssh_words
-from gaudi_launch.core.planning.plan import Command, EngineIdentity, Placement, Plan
+from gaudi_launch.core.planning.placement import Placement
+from gaudi_launch.core.planning.plan import Command, EngineIdentity, Plan
 from gaudi_launch.extensions.cluster import lifecycle
 from gaudi_launch.extensions.cluster.readiness import Waits, wait_ready
 from gaudi_launch.extensions.cluster.state import (

@@ -30,7 +30,8 @@ from gaudi_launch.core.hosts.steps import (
     service_step,
     ssh_words,
 )
-from gaudi_launch.core.planning.plan import Command, EngineIdentity, Placement, Plan
+from gaudi_launch.core.planning.placement import Placement
+from gaudi_launch.core.planning.plan import Command, EngineIdentity, Plan
 
 WHY = message("cluster.as_asked")
 

@@ -16,7 +16,7 @@ from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.fields import option_of
 from gaudi_launch.core.base.profiles_check import schema
 from gaudi_launch.core.host.simulated import write_tree
-from gaudi_launch.core.launch import prepare, saved_plan
+from gaudi_launch.core.launch import route, saved_plan
 from gaudi_launch.core.launch.options import LaunchOptions
 from gaudi_launch.core.launch.saved_plan import SavedTraffic
 from gaudi_launch.extensions.bench.case import BenchOptions
@@ -40,7 +40,7 @@ def _own_folders(plain_english: None, monkeypatch: pytest.MonkeyPatch, tmp_path:
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     path = tmp_path / "best.yaml"
-    made, _ = prepare.plan(OPTIONS)
+    made, _ = route.plan(OPTIONS)
     saved_plan.write(
         path,
         OPTIONS,
@@ -57,7 +57,7 @@ def saved(path: Path, **others: Any) -> LaunchOptions:
 
 
 def said(options: LaunchOptions) -> list[str]:
-    made, _ = prepare.plan(options)
+    made, _ = route.plan(options)
     return [each.render() for each in made.warnings if each.id.startswith("saved.")]
 
 
@@ -72,7 +72,7 @@ def change(path: Path, *names: str, to: Any) -> None:
 
 def test_a_saved_plan_is_the_same_when_it_is_planned_again(file: Path) -> None:
     found = saved_plan.read(file)
-    first, again = prepare.plan(OPTIONS)[0], prepare.plan(saved(file))[0]
+    first, again = route.plan(OPTIONS)[0], route.plan(saved(file))[0]
     assert (found.goal, found.engine, found.url) == ("balanced", first.engine.exact, first.url)
     assert again.command == first.command
     assert saved_plan.hash_of(again) == found.hash == saved_plan.hash_of(first)
@@ -97,14 +97,14 @@ def test_given_options_win_and_are_listed(file: Path) -> None:
         "given in addition to best.yaml: -- --enforce-eager",
     ]
     assert "--max-num-seqs 64 -> 32" in found[-1] and "--enforce-eager - -> on" in found[-1]
-    made, _ = prepare.plan(saved(file, max_num_seqs="32", extra=("--enforce-eager",)))
+    made, _ = route.plan(saved(file, max_num_seqs="32", extra=("--enforce-eager",)))
     assert made.args.last("--max-num-seqs") == "32"
     assert made.command.user == ("--seed", "7", "--enforce-eager")
 
 
 def test_another_engine_version_is_listed(file: Path) -> None:
     change(file, "engine", to="vllm-gaudi@0.11.0")
-    now = saved_plan.hash_of(prepare.plan(OPTIONS)[0])
+    now = saved_plan.hash_of(route.plan(OPTIONS)[0])
     assert now == saved_plan.read(file).hash
     (line,) = said(saved(file))
     assert line.startswith(
@@ -120,7 +120,7 @@ def test_cards_that_are_not_free_are_listed(file: Path, monkeypatch: pytest.Monk
 
 
 def test_modules_that_are_given_replace_the_saved_number(file: Path) -> None:
-    made, _ = prepare.plan(saved(file, modules="4,5"))
+    made, _ = route.plan(saved(file, modules="4,5"))
     assert made.placement.modules == (4, 5)
 
 
@@ -177,7 +177,7 @@ def test_an_option_of_another_form_is_reported_with_its_line(
 def test_a_bad_value_of_an_option_is_that_options_error(file: Path) -> None:
     change(file, "options", "max-num-seqs", to="many")
     with pytest.raises(LaunchError) as error:
-        prepare.plan(saved(file))
+        route.plan(saved(file))
     assert error.value.id == "plan.number"
 
 
@@ -197,7 +197,7 @@ def test_the_schema_has_every_option() -> None:
 
 def test_a_secret_is_not_saved(tmp_path: Path) -> None:
     options = replace(OPTIONS, extra=("--api-key", "s3cret-value"))
-    made, _ = prepare.plan(OPTIONS)
+    made, _ = route.plan(OPTIONS)
     with pytest.raises(LaunchError) as error:
         saved_plan.write(tmp_path / "x.yaml", options, made, goal="", traffic=SavedTraffic())
     assert error.value.id == "plan.secret_several"
@@ -205,7 +205,7 @@ def test_a_secret_is_not_saved(tmp_path: Path) -> None:
 
 
 def test_another_file_is_not_replaced(file: Path, tmp_path: Path) -> None:
-    made, _ = prepare.plan(OPTIONS)
+    made, _ = route.plan(OPTIONS)
     other = tmp_path / "notes.txt"
     other.write_text("mine\n")
     with pytest.raises(LaunchError) as error:
@@ -287,15 +287,25 @@ def test_every_command_with_a_plan_is_tried() -> None:
     assert with_plan == {*COMMANDS, "bench"}
 
 
-def test_the_answer_of_recommend_has_its_machine(tmp_path: Path) -> None:
-    file = tmp_path / "best.yaml"
-    words = ["recommend", "Qwen/Qwen3-8B", "--accelerator", "gaudi3", "-n", "1", "-i", "64"]
-    assert run([*words, "-o", "64", "--save", str(file)]) == 0
-    assert saved_plan.read(file).options.machine == "simulated:gaudi3-oam"
-    # another product replaces the machine of the file
-    words = ["recommend", "--plan", str(file), "--accelerator", "gaudi2", "--save", str(file)]
-    assert run([*words, "-i", "64", "-o", "64"]) == 0
-    assert saved_plan.read(file).options.machine == "simulated:hls2"
+def test_the_answers_of_recommend_have_their_machine(tmp_path: Path) -> None:
+    folder = tmp_path / "plans"
+    load = ["-i", "64", "-o", "64", "--save", str(folder)]
+    words = ["recommend", "Qwen/Qwen3-8B", "--accelerator", "gaudi3", "-n", "1", "-d", "bf16"]
+    assert run([*words, *load]) == 0
+    files = sorted(folder.iterdir())
+    assert [each.name[:13] for each in files] == [f"{n}-n1-bfloat16" for n in (1, 2, 3)]
+    assert {saved_plan.read(each).options.machine for each in files} == {"simulated:gaudi3-oam"}
+    # another product replaces the machine of the file, and its plans those of the first search
+    words = ["recommend", "--plan", str(files[0]), "--accelerator", "gaudi2"]
+    assert run([*words, *load]) == 0
+    assert {saved_plan.read(each).options.machine for each in folder.iterdir()} == {
+        "simulated:hls2"
+    }
+    # nothing else is replaced
+    (folder / "notes.yaml").write_text("mine: 1\n")
+    assert run([*words, *load]) == 2
+    assert run([*words, "--save", str(tmp_path / "best.yaml")]) == 2
+    assert [each.name for each in tmp_path.glob("*.yaml")] == []
 
 
 def test_render_takes_a_saved_plan(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -355,7 +365,7 @@ def test_a_plan_without_a_load_is_refused_by_bench(file: Path) -> None:
 def test_recommend_saves_its_answer_for_one_replica(
     file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    target = file.parent / "found.yaml"
+    target = file.parent / "plans"
     words = [
         "recommend",
         "Qwen/Qwen3-8B",
@@ -373,10 +383,11 @@ def test_recommend_saves_its_answer_for_one_replica(
         == 0
     )
     answer = json.loads(capsys.readouterr().out)
-    found = saved_plan.read(target)
+    [first] = target.glob("1-*.yaml")
+    found = saved_plan.read(first)
     replicas = answer["winner"]["served"]["replicas"]
     assert (found.goal, found.traffic) == (
         "cost",
         SavedTraffic("512", "128", concurrency=str(-(-256 // replicas))),
     )
-    assert said(saved(target)) == []
+    assert said(saved(first)) == []

@@ -27,7 +27,7 @@ from gaudi_launch.core.models.card_memory import (
 from gaudi_launch.core.models.model import Model
 from gaudi_launch.core.models.sizing import GIB, CacheRules, MemoryRules, Split
 from gaudi_launch.core.planning import profiles
-from gaudi_launch.core.planning.profiles import known_model
+from gaudi_launch.core.planning.known_model import known_model
 
 GAUDI2, GAUDI3 = 95795 << 20, 129024 << 20
 ASK = ServingDemand(max_model_len=4096, max_num_seqs=32)

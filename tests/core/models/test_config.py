@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.models.config import counted_with, model_from_config, read_config, read_model
 from gaudi_launch.core.models.sizing import activation_bytes, kv_bytes_per_token, weight_bytes
-from gaudi_launch.core.planning.profiles import known_model
+from gaudi_launch.core.planning.known_model import known_model
 from tests.support.refusals import failing
 
 # the keys that matter of each family's config.json, and what they mean

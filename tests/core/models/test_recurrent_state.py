@@ -13,7 +13,7 @@ from gaudi_launch.core.models.recurrent_state import (
     page_of,
 )
 from gaudi_launch.core.models.sizing import CacheRules, StateBlocks
-from gaudi_launch.core.planning.profiles import known_model
+from gaudi_launch.core.planning.known_model import known_model
 
 # Qwen/Qwen3-Next-80B-A3B-Instruct, config.json
 NEXT = {

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from gaudi_launch.core.models.stages import stage_of
-from gaudi_launch.core.planning.profiles import known_model
+from gaudi_launch.core.planning.known_model import known_model
 
 LLAMA = known_model("meta-llama/Llama-3.1-405B-Instruct", False)
 EMBEDDING = 16384 * 128256

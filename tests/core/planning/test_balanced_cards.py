@@ -18,8 +18,8 @@ from gaudi_launch.core.host.simulated import make
 from gaudi_launch.core.models.model import Model
 from gaudi_launch.core.planning import balanced_cards
 from gaudi_launch.core.planning.balanced_cards import CountedSpeed
+from gaudi_launch.core.planning.known_model import known_model
 from gaudi_launch.core.planning.memory import MemoryPlan
-from gaudi_launch.core.planning.profiles import known_model
 from gaudi_launch.core.planning.request import Request
 
 LARGE, SMALL = "Qwen/Qwen2-72B-Instruct", "Qwen/Qwen3-8B"

@@ -13,8 +13,8 @@ from gaudi_launch.core.base.errors import LaunchError
 from gaudi_launch.core.buckets.coverage import prove
 from gaudi_launch.core.engines.registry import find
 from gaudi_launch.core.host.simulated import make
+from gaudi_launch.core.planning.known_model import known_model
 from gaudi_launch.core.planning.planner import Draft, buckets_of, draft, place
-from gaudi_launch.core.planning.profiles import known_model
 from gaudi_launch.core.planning.request import Request
 from tests.support.plans import planned
 

@@ -18,12 +18,13 @@ from gaudi_launch.core.host import simulated
 from gaudi_launch.core.models.config import model_from_config
 from gaudi_launch.core.models.model import Model
 from gaudi_launch.core.models.sizing import GIB
-from gaudi_launch.core.planning.effects import additions, draft_of, marks, with_overrides
+from gaudi_launch.core.planning.effects import additions, draft_of, with_overrides
 from gaudi_launch.core.planning.engine_args import EngineArgs, engine_args
+from gaudi_launch.core.planning.known_model import known_model
 from gaudi_launch.core.planning.option_table import UPSTREAM, option_table
+from gaudi_launch.core.planning.passthrough import marks
 from gaudi_launch.core.planning.plan import Plan
 from gaudi_launch.core.planning.planner import make_plan
-from gaudi_launch.core.planning.profiles import known_model
 from gaudi_launch.core.planning.request import Request
 from tests.support.cli import output
 from tests.support.local_hub import Hub

@@ -17,9 +17,9 @@ from gaudi_launch.core.models.fp8.quant_config import QuantFile
 from gaudi_launch.core.models.model import Model
 from gaudi_launch.core.models.sizing import BLOCK
 from gaudi_launch.core.planning.fit import context_of, divided, limits_of, ways_out
-from gaudi_launch.core.planning.plan import Placement
+from gaudi_launch.core.planning.known_model import known_model
+from gaudi_launch.core.planning.placement import Placement
 from gaudi_launch.core.planning.planner import make_plan
-from gaudi_launch.core.planning.profiles import known_model
 from gaudi_launch.core.planning.request import Request
 
 LLAMA = "meta-llama/Llama-3.1-8B-Instruct"

@@ -17,6 +17,7 @@ from gaudi_launch.core.models.model import Model
 from gaudi_launch.core.planning import profiles
 from gaudi_launch.core.planning.engine import Limits
 from gaudi_launch.core.planning.engine_args import NO_ARGS, engine_args
+from gaudi_launch.core.planning.known_model import known_model
 from gaudi_launch.core.planning.memory import (
     CardSet,
     ChosenSettings,
@@ -27,7 +28,6 @@ from gaudi_launch.core.planning.memory import (
 )
 from gaudi_launch.core.planning.plan import Plan, Setting
 from gaudi_launch.core.planning.planner import make_plan
-from gaudi_launch.core.planning.profiles import known_model
 from gaudi_launch.core.planning.request import Request
 from tests.support.refusals import failing
 

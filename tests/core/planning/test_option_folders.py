@@ -11,7 +11,8 @@ import pytest
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.launch.options import LaunchOptions
-from gaudi_launch.core.launch.prepare import CheckedPlan, checked_plan
+from gaudi_launch.core.launch.route import checked_plan
+from gaudi_launch.core.launch.todo import CheckedPlan
 from tests.support.every_case import examples
 from tests.support.shards import shard
 from tests.support.waiting import unused_port

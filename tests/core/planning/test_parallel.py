@@ -13,11 +13,11 @@ from gaudi_launch.core.engines.support import releases
 from gaudi_launch.core.engines.version_facts import names_of
 from gaudi_launch.core.host import simulated
 from gaudi_launch.core.models.model import Model
+from gaudi_launch.core.planning.known_model import known_model
 from gaudi_launch.core.planning.option_table import option_table
 from gaudi_launch.core.planning.passthrough import with_options
 from gaudi_launch.core.planning.plan import Plan
 from gaudi_launch.core.planning.planner import make_plan
-from gaudi_launch.core.planning.profiles import known_model
 from gaudi_launch.core.planning.request import Request
 
 DENSE = known_model("meta-llama/Llama-3.1-8B-Instruct", False)

@@ -17,8 +17,8 @@ from gaudi_launch.core.host.cpus import format_cpus, parse_cpus
 from gaudi_launch.core.host.hardware import Card, Holder, Host, NumaNode
 from gaudi_launch.core.host.machine import load
 from gaudi_launch.core.planning.placement import (
+    Placement,
     choose,
-    choose_for,
     documented_sets,
     holders,
     parse_modules,
@@ -26,8 +26,8 @@ from gaudi_launch.core.planning.placement import (
     share_cpus,
     spans_groups,
 )
-from gaudi_launch.core.planning.plan import Placement
 from gaudi_launch.core.planning.request import Request
+from gaudi_launch.core.planning.requested_cards import choose_for
 from tests.support.cli import golden
 from tests.support.machines import make_recorded, recorded_hosts, use
 from tests.support.places import DATA

@@ -20,7 +20,8 @@ from gaudi_launch.core.host.hardware import Host
 from gaudi_launch.core.models.model import Model
 from gaudi_launch.core.planning.container import Container
 from gaudi_launch.core.planning.engine import Context
-from gaudi_launch.core.planning.plan import Command, Estimate, Overridden, Placement, Plan, Setting
+from gaudi_launch.core.planning.placement import Placement
+from gaudi_launch.core.planning.plan import Command, Estimate, Overridden, Plan, Setting
 from gaudi_launch.core.planning.planner import draft, make_plan, place
 from gaudi_launch.core.planning.request import Request
 from tests.support.refusals import failing

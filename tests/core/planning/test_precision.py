@@ -13,9 +13,9 @@ from gaudi_launch.core.buckets.warmup_time import FILE_NAME
 from gaudi_launch.core.engines.registry import find
 from gaudi_launch.core.host.machine import load
 from gaudi_launch.core.models.model import Model
+from gaudi_launch.core.planning.known_model import known_model
 from gaudi_launch.core.planning.planner import make_plan
 from gaudi_launch.core.planning.precision import asked_fp8, fp8_cache, runs_fp8, weight_type
-from gaudi_launch.core.planning.profiles import known_model
 from gaudi_launch.core.planning.request import Request
 from gaudi_launch.core.services.log.follow import LaunchPhase, LaunchProgress
 from gaudi_launch.core.services.state.job import Supervision, job_of
@@ -107,5 +107,5 @@ def test_the_cache_beside_fp8_weights_is_what_the_calibration_of_the_release_wri
 def test_without_calibration_the_profile_says_the_cache() -> None:
     known = known_model("deepseek-ai/DeepSeek-R1-0528", must_exist=False)
     assert fp8_cache(known, find("deepseek_r1").calibration) == "fp8_inc"
-    assert fp8_cache(PLAIN, find("tgi").calibration) == "fp8_inc"
+    assert fp8_cache(PLAIN, None) == "fp8_inc"
     assert fp8_cache(known_model("Qwen/Qwen3-8B", must_exist=False), None) == "auto"

@@ -12,12 +12,12 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gaudi_launch.commands.inspect.fit.case import ServedLengths, request_for
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.messages import message
 from gaudi_launch.core.base.profiles_check import problems, schema
 from gaudi_launch.core.engines import registry
 from gaudi_launch.core.host.accelerators import accelerators
-from gaudi_launch.core.launch.fit import ServedLengths, request_for
 from gaudi_launch.core.models.card_memory import divide_card
 from gaudi_launch.core.models.config import model_from_config
 from gaudi_launch.core.models.fp8.measurements import Published
@@ -25,6 +25,7 @@ from gaudi_launch.core.models.model import Model
 from gaudi_launch.core.models.sizing import divides, kv_bytes_per_token
 from gaudi_launch.core.planning import profiles
 from gaudi_launch.core.planning.fit import divided
+from gaudi_launch.core.planning.known_model import known_model
 from gaudi_launch.core.planning.memory import type_on_card
 from tests.support.places import TESTS
 from tests.support.refusals import failing
@@ -181,7 +182,7 @@ def test_config_of_the_text_part_counts() -> None:
     ],
 )
 def test_a_profile_has_sizes_of_what_it_lists_only(name: str, listed: bool) -> None:
-    found = profiles.known_model(name, must_exist=False)
+    found = known_model(name, must_exist=False)
     sizes = (found.layers, found.vocab_size, found.max_position_embeddings, found.parameters)
     assert (found.source == "profile", None not in sizes, any(sizes)) == (listed, listed, listed)
 
@@ -193,7 +194,7 @@ PUBLISHED, UNVERIFIED = _STORED["configs"], _STORED["unverified"]
 
 @pytest.mark.parametrize("hub_id", PUBLISHED)
 def test_a_listed_model_has_the_facts_of_its_config(hub_id: str) -> None:
-    found = profiles.known_model(hub_id)
+    found = known_model(hub_id)
     read = model_from_config(hub_id, PUBLISHED[hub_id])
     stated = {name: getattr(read, name) for name in profiles.FACTS}
     # some files have no type, or no count of attention layers by kind
@@ -225,8 +226,8 @@ def test_checkpoints_that_differ_are_listed() -> None:
     }  # fmt: skip
     listed = {hub_id for profile in profiles.profiles() for hub_id in profile.models}
     assert set(differing) <= listed
-    long = profiles.known_model("Qwen/Qwen3-235B-A22B-Instruct-2507")
-    short = profiles.known_model("Qwen/Qwen3-235B-A22B")
+    long = known_model("Qwen/Qwen3-235B-A22B-Instruct-2507")
+    short = known_model("Qwen/Qwen3-235B-A22B")
     assert (long.max_position_embeddings, short.max_position_embeddings) == (262144, 40960)
     assert replace(long, max_position_embeddings=40960, path=short.path, name=short.name) == short
 
@@ -253,7 +254,7 @@ def own_profile(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str, text
     ],
 )
 def test_a_copy_in_other_weights_is_known_by_its_name(name: str, quantization: str | None) -> None:
-    assert profiles.known_model(name, must_exist=False).quantization == quantization
+    assert known_model(name, must_exist=False).quantization == quantization
 
 
 def test_own_profile_wins(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -368,7 +369,7 @@ VALIDATED = json.loads(
 
 @pytest.mark.parametrize("entry", VALIDATED, ids=lambda entry: entry["model"])
 def test_each_validated_model_has_its_size_without_the_hub(entry: dict[str, Any]) -> None:
-    model = profiles.known_model(entry["model"], must_exist=False)
+    model = known_model(entry["model"], must_exist=False)
     known = bool(model.parameters and kv_bytes_per_token(model) and model.max_position_embeddings)
     assert known != (entry["model"] in WITHOUT_PROFILE)
 
@@ -391,7 +392,7 @@ def test_a_model_without_a_profile_is_one_of_the_validated() -> None:
     ],
 )
 def test_sizes_of_validated_models(model: str, parameters: int, cache: int) -> None:
-    known = profiles.known_model(model, must_exist=False)
+    known = known_model(model, must_exist=False)
     assert (known.parameters, kv_bytes_per_token(known)) == (parameters, cache)
 
 
@@ -447,7 +448,7 @@ def test_parsers_of_validated_models(model: str, tool: str | None, reasoning: st
 def test_a_plan_of_each_validated_model_knows_its_memory_without_the_hub(
     entry: dict[str, Any],
 ) -> None:
-    model = profiles.known_model(entry["model"], must_exist=False)
+    model = known_model(entry["model"], must_exist=False)
     product = accelerators()["gaudi3"]
     engine = registry.find("vllm-gaudi@0.26.0")
     dtype = type_on_card(model, (), engine)
@@ -615,7 +616,7 @@ def test_facts_of_a_profile_fill_what_a_folder_lacks(
     # config.json is complete: only the number of weights may be unknown
     for more, parameters in (({}, 5), ({"vocab_size": 10}, None)):
         (folder / "config.json").write_text(json.dumps(config | more))
-        found = profiles.known_model(str(folder))
+        found = known_model(str(folder))
         assert (found.parameters, found.layers, found.heads) == (parameters, 2, None)
     listed = Model(
         "me/mine",
@@ -634,8 +635,8 @@ def test_facts_of_a_profile_fill_what_a_folder_lacks(
         vocab_size=9,
         max_position_embeddings=64,
     )
-    assert profiles.known_model("me/mine") == listed
-    by_name = profiles.known_model("me/mine-GPTQ", must_exist=False)
+    assert known_model("me/mine") == listed
+    by_name = known_model("me/mine-GPTQ", must_exist=False)
     assert by_name.unread is not None and by_name.unread.id == "models.offline"
     assert replace(by_name, unread=None) == Model("me/mine-GPTQ", "mine-GPTQ", quantization="gptq")
 
@@ -683,8 +684,8 @@ def test_a_model_must_exist_unless_its_name_is_enough(
 ) -> None:
     own_profile(monkeypatch, tmp_path, "least.yml", LEAST.replace(", moe: true", ""))
     with pytest.raises(LaunchError) as caught:
-        profiles.known_model(str(tmp_path / "least"))
+        known_model(str(tmp_path / "least"))
     assert caught.value.exit_code is ExitCode.MODEL
-    by_name = profiles.known_model("me/least", must_exist=False)
+    by_name = known_model("me/least", must_exist=False)
     # a profile that does not say so is of a dense model, with attention in each layer
     assert (by_name.moe, by_name.layers, by_name.attention_layers) == (False, 2, 2)

@@ -14,7 +14,7 @@ from gaudi_launch.core.host.hardware import Host
 from gaudi_launch.core.models.fp8.quant_config import QuantFile
 from gaudi_launch.core.planning import speed
 from gaudi_launch.core.planning.engine import Context, Limits
-from gaudi_launch.core.planning.plan import Placement
+from gaudi_launch.core.planning.placement import Placement
 from gaudi_launch.core.planning.request import Request
 from gaudi_launch.core.planning.speed import load_in, setup_in, static_in, step_time_in
 from gaudi_launch.core.predict.balance import TYPICAL_INPUT, TYPICAL_OUTPUT

@@ -8,7 +8,7 @@ import pytest
 
 from gaudi_launch.core.predict import constants as store
 from gaudi_launch.core.predict.constants import Constant, read_constants
-from gaudi_launch.core.predict.learned import LearnedConstants, write_learned
+from gaudi_launch.core.predict.learned import LearnedConstants, values, write_learned
 
 TEXT = """\
 name,value,unit,kind,source,prior,spread
@@ -36,10 +36,10 @@ def test_what_this_host_learned_replaces_shipped_values(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    assert store.values() == store.shipped_values()
+    assert values() == store.shipped_values()
     own = {"fixed.gaudi2": 3.0, "read.gaudi2": 0.5, "gone.since": 1.0}
     write_learned(LearnedConstants(1, 0.0, own, 1.1, 1.2, 0, ()))
     unit = store.constants()["fixed.gaudi2"]
     changed = {"fixed.gaudi2": 3.0 * unit.scaled / unit.value, "read.gaudi2": 0.5}
-    assert store.values() == pytest.approx({**store.shipped_values(), **changed})
+    assert values() == pytest.approx({**store.shipped_values(), **changed})
     assert store.shipped_values()["fixed.gaudi2"] == unit.scaled

@@ -19,7 +19,7 @@ from gaudi_launch.core.predict.evidence import (
     of_learned,
 )
 from gaudi_launch.core.predict.load import Load
-from gaudi_launch.core.predict.prediction import steps
+from gaudi_launch.core.predict.loads import steps
 from gaudi_launch.core.predict.published import MEASURED_HERE, Figure, Kind, scored
 from gaudi_launch.core.predict.scaling import speed_of
 from gaudi_launch.core.predict.shape import Shape

@@ -18,6 +18,7 @@ from gaudi_launch.core.predict.learned import (
     learned_for,
     read_learned,
     state_file,
+    values,
     write_learned,
 )
 from gaudi_launch.core.predict.learning import learn
@@ -73,9 +74,10 @@ def on_a_host(
 
 def off(learned: LearnedConstants, measured: list[SpeedMeasurement]) -> list[float]:
     write_learned(learned)
-    values = np.array([store.values()[name] for name in store.constants()])
+    found = values()
+    numbers = np.array([found[name] for name in store.constants()])
     points = points_of([figure_of(each) for each in measured], tuple(store.constants()))
-    return [abs(float(value)) for value in predicted(points, values) / points.value - 1]
+    return [abs(float(value)) for value in predicted(points, numbers) / points.value - 1]
 
 
 def test_a_slow_host_is_predicted_after_three_runs() -> None:
@@ -103,13 +105,13 @@ def test_versions_add_up_and_a_file_given_again_counts_once() -> None:
 
 
 def test_predictions_use_what_was_learned_and_a_broken_file_is_none() -> None:
-    plain = dict(store.values())
+    plain = dict(values())
     assert (read_learned(), learned_for("gaudi2")) == (None, None)
     write_learned(learn(None, on_a_host(LOADS, {"read.gaudi2": 0.5}), store.constants(), now=NOW))
-    assert store.values()["read.gaudi2"] < plain["read.gaudi2"]
-    assert store.values()["read.gaudi3"] == plain["read.gaudi3"]
+    assert values()["read.gaudi2"] < plain["read.gaudi2"]
+    assert values()["read.gaudi3"] == plain["read.gaudi3"]
     assert learned_for("gaudi2") is not None and learned_for("gaudi3") is None
     for text in ("", "{}", "[1]", '{"schema": 2}', '{"schema": 1, "version": 1, "values": 3}'):
         state_file().write_text(text + " " * random.Random(text).randrange(1, 50))
         assert read_learned() is None
-    assert dict(store.values()) == plain
+    assert dict(values()) == plain

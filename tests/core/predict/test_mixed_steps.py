@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gaudi_launch.core.engines.vllm_cpu.install import EMBEDDED
 from gaudi_launch.core.predict.limits import EngineLimits
 from gaudi_launch.core.predict.mixed_steps import MixedRun
 from gaudi_launch.core.predict.simulator import simulate, simulate_times
 from gaudi_launch.core.predict.step_time import ONE_CARD_8B, StepTime
+from gaudi_launch.extensions.vllm_cpu.install import EMBEDDED
 from tests.support.places import TOP
 from tests.support.scripts import short_form
 from tests.support.traces import limits, made_up

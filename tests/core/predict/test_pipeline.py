@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gaudi_launch.core.host.accelerators import accelerators
-from gaudi_launch.core.planning.profiles import known_model
+from gaudi_launch.core.planning.known_model import known_model
 from gaudi_launch.core.predict.constants import shipped_values
 from gaudi_launch.core.predict.pipeline import Stages, over_stages
 from gaudi_launch.core.predict.scaling import Speed, hosts_of, step_time, with_stages

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gaudi_launch.core.models.model import Model
-from gaudi_launch.core.planning.profiles import known_model
+from gaudi_launch.core.planning.known_model import known_model
 from gaudi_launch.core.predict.load import Load
 from gaudi_launch.core.predict.scaling import speed_of
 from gaudi_launch.core.predict.shape import Shape, shape_of

@@ -9,10 +9,14 @@ import pytest
 
 from gaudi_launch.core.host.accelerators import accelerators
 from gaudi_launch.core.models.model import Model
-from gaudi_launch.core.planning.profiles import known_model
-from gaudi_launch.core.predict.constants import values
-from gaudi_launch.core.predict.learned import LearnedConstants, SpeedMeasurement, write_learned
-from gaudi_launch.core.predict.prediction import steps
+from gaudi_launch.core.planning.known_model import known_model
+from gaudi_launch.core.predict.learned import (
+    LearnedConstants,
+    SpeedMeasurement,
+    values,
+    write_learned,
+)
+from gaudi_launch.core.predict.loads import steps
 from gaudi_launch.core.predict.scaling import known_shape, step_time
 from gaudi_launch.core.predict.step_model import Engine, Setup
 

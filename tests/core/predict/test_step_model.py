@@ -8,10 +8,9 @@ import pytest
 
 from gaudi_launch.core.models.config import model_from_config
 from gaudi_launch.core.models.parameter_count import parameters_of
-from gaudi_launch.core.predict.constants import values
 from gaudi_launch.core.predict.evidence import Query, distance, evidence_for
-from gaudi_launch.core.predict.loads import Lengths, closed_loop
-from gaudi_launch.core.predict.prediction import steps
+from gaudi_launch.core.predict.learned import values
+from gaudi_launch.core.predict.loads import Lengths, closed_loop, steps
 from gaudi_launch.core.predict.published import figures, scored, shapes
 from gaudi_launch.core.predict.shape import shape_of
 from gaudi_launch.core.predict.step_model import Engine, Setup, amounts_of

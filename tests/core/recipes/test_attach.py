@@ -15,14 +15,8 @@ from gaudi_launch.core.base.messages import message
 from gaudi_launch.core.buckets.bucket_list import Buckets
 from gaudi_launch.core.buckets.warmup_time import per_graph
 from gaudi_launch.core.host.hardware import Host
-from gaudi_launch.core.planning.plan import (
-    Command,
-    EngineIdentity,
-    Estimate,
-    Placement,
-    Plan,
-    Setting,
-)
+from gaudi_launch.core.planning.placement import Placement
+from gaudi_launch.core.planning.plan import Command, EngineIdentity, Estimate, Plan, Setting
 from gaudi_launch.core.planning.request import Request
 from gaudi_launch.core.recipes import cache_root
 from gaudi_launch.core.recipes.attach import VARIABLE, CacheJob, kept, with_cache

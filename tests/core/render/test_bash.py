@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from gaudi_launch.core.base.errors import ExitCode
 from gaudi_launch.core.engines.install.install_steps import SetupExtras, dockerfile
-from gaudi_launch.core.engines.releases import needed_release
+from gaudi_launch.core.engines.needed_release import needed_release
 from gaudi_launch.core.host.simulated import make
 from gaudi_launch.core.planning.container import Container, Mount
 from gaudi_launch.core.render import docker, script

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from gaudi_launch.core.base.messages import message
 from gaudi_launch.core.engines.install.install_steps import SetupExtras, dockerfile
-from gaudi_launch.core.engines.releases import needed_release
+from gaudi_launch.core.engines.needed_release import needed_release
 from gaudi_launch.core.planning.container import Container, Mount
 from gaudi_launch.core.render import text, yaml_text
 from gaudi_launch.core.render.compose import ComposeEngine, mounted, render, render_several

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from gaudi_launch.core.base.errors import ExitCode
 from gaudi_launch.core.engines.docker_command import PODMAN_RUNTIME
 from gaudi_launch.core.engines.install.install_steps import SetupExtras, dockerfile
-from gaudi_launch.core.engines.releases import needed_release
+from gaudi_launch.core.engines.needed_release import needed_release
 from gaudi_launch.core.planning.container import Container, Mount
 from gaudi_launch.core.render.plan_container import container_of
 from gaudi_launch.core.render.quadlet import render

@@ -6,15 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_launch.core.services import history
+from gaudi_launch.core.services import energy
+from gaudi_launch.core.services.energy import DayEnergy, read_energy
 from gaudi_launch.core.services.engine_counters import EngineCounters
 from gaudi_launch.core.services.history import (
-    DayEnergy,
     HistoryPoint,
     HistoryRing,
     HistoryRow,
     points,
-    read_energy,
     read_rows,
 )
 from tests.support.clock import utc
@@ -87,5 +86,5 @@ def test_energy_is_counted_by_day_from_measured_power_only(tmp_path: Path) -> No
 
 def test_without_a_history_or_with_a_damaged_one_there_are_no_rows(tmp_path: Path) -> None:
     assert (read_rows(tmp_path, 0), read_energy(tmp_path, NOON)) == ([], None)
-    (tmp_path / history.FILE_NAME).write_bytes(b"no database at all" * 100)
+    (tmp_path / energy.FILE_NAME).write_bytes(b"no database at all" * 100)
     assert (read_rows(tmp_path, 0), read_energy(tmp_path, NOON)) == ([], None)

@@ -25,6 +25,7 @@ from gaudi_launch.cli.main import run
 from gaudi_launch.core.base import codec
 from gaudi_launch.core.base.errors import LaunchError
 from gaudi_launch.core.base.messages import text
+from gaudi_launch.core.launch import stop as launch_stop
 from gaudi_launch.core.planning.plan import Command
 from gaudi_launch.core.services import service, stop
 from gaudi_launch.core.services.diagnosis.endings import ended
@@ -201,7 +202,7 @@ def test_what_could_not_be_ended_is_told(
 ) -> None:
     deaf = Orphan(Identity(7, 1, ""), "python", "a")
     monkeypatch.setattr(
-        stop, "stop", lambda service, *_: stop.Stopped(service, True, 0, (deaf,), (deaf,))
+        launch_stop, "stop", lambda service, *_: stop.Stopped(service, True, 0, (deaf,), (deaf,))
     )
     with registry.hold("a"):
         store.write(store.service_dir("a"), "state.json", {"name": "a", "phase": "ready"})

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from gaudi_launch.core.base.errors import ExitCode
-from gaudi_launch.core.launch import prepare
-from gaudi_launch.core.launch.estimate import of_record
+from gaudi_launch.core.launch import route
 from gaudi_launch.core.launch.options import LaunchOptions
+from gaudi_launch.core.launch.prediction import of_record
 from gaudi_launch.core.predict.load import Load, from_ranges
 from gaudi_launch.core.services.endpoint import Target
 from gaudi_launch.extensions.bench import case as bench
@@ -91,7 +91,7 @@ def test_a_service_is_predicted_for_the_load_that_is_sent(
     numbers: dict[str, Any], load: Load | None, tmp_path: Path
 ) -> None:
     options = LaunchOptions(model="Qwen/Qwen3-8B", machine="simulated:hls2", cards="1")
-    plan = prepare.plan(options)[0].to_json()
+    plan = route.plan(options)[0].to_json()
     saved = BenchOptions(save=str(tmp_path / "run.json"))
     measured = case(**{"input": (100, 301), "output": (10, 21), **numbers})
     known = replace(measured, options=saved, found=Target(URL, plan=plan))

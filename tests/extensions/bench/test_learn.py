@@ -12,19 +12,19 @@ import pytest
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.paths import state_dir
 from gaudi_launch.core.buckets.warmup_time import FILE_NAME, read_measured
-from gaudi_launch.core.launch.estimate import of_record
+from gaudi_launch.core.launch.prediction import of_record
 from gaudi_launch.core.predict.learned import read_learned, state_file
 from gaudi_launch.core.predict.load import from_ranges
 from gaudi_launch.core.services.endpoint import Target
 from gaudi_launch.core.services.state import store
 from gaudi_launch.extensions.bench.case import BenchReport
+from gaudi_launch.extensions.bench.command import with_learned
 from gaudi_launch.extensions.bench.learn import (
     learn,
     learned_json,
     read_result,
     service_and_files,
     unlearn,
-    with_learned,
 )
 from gaudi_launch.extensions.bench.run import server_facts
 from gaudi_launch.extensions.bench.run_file import load

@@ -40,7 +40,7 @@ def without_time(plan: dict[str, Any]) -> dict[str, Any]:
     return {"env": env, "argv": plan["argv"], "modules": plan["modules"], "cpus": plan["cpus"]}
 
 
-# tests/core/engines/vllm_fork/test_reference.py plans all of them
+# tests/extensions/vllm_fork/test_reference.py plans all of them
 @pytest.mark.parametrize(("name", "record"), covering(records(), traits))
 def test_migrate_and_plan_give_what_the_scripts_did(
     name: str,

@@ -13,8 +13,8 @@ from gaudi_launch.core.base.messages import Message, message
 from gaudi_launch.core.engines.registry import find
 from gaudi_launch.core.host import simulated
 from gaudi_launch.core.launch.options import LaunchOptions
+from gaudi_launch.core.planning.known_model import known_model
 from gaudi_launch.core.planning.planner import make_plan
-from gaudi_launch.core.planning.profiles import known_model
 from gaudi_launch.core.planning.request import Request
 from gaudi_launch.extensions.migrate.import_scripts import (
     LETTERS,

@@ -19,7 +19,7 @@ import pytest
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.engines.install.environment import folder_of
-from gaudi_launch.core.engines.releases import needed_release
+from gaudi_launch.core.engines.needed_release import needed_release
 from gaudi_launch.core.launch.report import Silent
 from gaudi_launch.core.models.folder_lock import NAME as LOCK
 from gaudi_launch.core.models.fp8 import measurements

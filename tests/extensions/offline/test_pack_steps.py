@@ -13,7 +13,8 @@ from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.messages import message
 from gaudi_launch.core.base.mirrors import Mirrors
 from gaudi_launch.core.engines.install.step_runner import InstallStep, run_steps
-from gaudi_launch.core.engines.releases import Code, needed_release
+from gaudi_launch.core.engines.needed_release import needed_release
+from gaudi_launch.core.engines.releases import Code
 from gaudi_launch.extensions.offline import pack_steps
 from gaudi_launch.extensions.offline.pack_steps import (
     CollectOrder,

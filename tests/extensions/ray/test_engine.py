@@ -16,9 +16,9 @@ from gaudi_launch.core.engines.detect import Installed
 from gaudi_launch.core.engines.registry import find, has
 from gaudi_launch.core.host import simulated
 from gaudi_launch.core.models.model import Model
+from gaudi_launch.core.planning.known_model import known_model
 from gaudi_launch.core.planning.plan import Overridden, Plan
 from gaudi_launch.core.planning.planner import make_plan, place
-from gaudi_launch.core.planning.profiles import known_model
 from gaudi_launch.core.planning.request import Request
 from gaudi_launch.core.recipes.key import parts_of
 from gaudi_launch.extensions.ray.config import without_address

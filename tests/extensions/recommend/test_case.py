@@ -13,6 +13,8 @@ import pytest
 from typer.testing import CliRunner
 
 from gaudi_launch.cli.main import app
+from gaudi_launch.commands.estimate import EstimateOptions, predicted
+from gaudi_launch.commands.inspect.fit.case import FitOptions, ServedLengths, fit
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.messages import message
 from gaudi_launch.core.host import snapshot
@@ -20,8 +22,6 @@ from gaudi_launch.core.host.accelerators import accelerators
 from gaudi_launch.core.host.hardware import Host
 from gaudi_launch.core.host.simulated import make, server_of, write_tree
 from gaudi_launch.core.launch.command_line import serve_command
-from gaudi_launch.core.launch.estimate import EstimateOptions, estimate
-from gaudi_launch.core.launch.fit import FitOptions, ServedLengths, fit
 from gaudi_launch.core.launch.options import LaunchOptions
 from gaudi_launch.core.predict.simulate import simulate
 from gaudi_launch.extensions.recommend.case import (
@@ -221,7 +221,7 @@ def test_an_argument_after_the_dashes_is_binding() -> None:
 
 
 def test_the_plan_is_that_of_the_printed_command() -> None:
-    from gaudi_launch.core.launch.prepare import prepare
+    from gaudi_launch.core.launch.route import prepare
 
     answer = solve(case_of({"dtype": "bf16", "cards": "1", "max_prefill_seqs": "1"}))
     assert answer.plan is not None and answer.launch is not None and answer.found.winner is not None
@@ -269,7 +269,7 @@ def test_estimate_prints_what_recommend_prints() -> None:
     served = answer.found.winner.served if answer.found.winner is not None else None
     assert answer.launch is not None and served is not None
     given = EstimateOptions(accelerator="gaudi2", rate=f"{12 / served.replicas}/s")
-    shown = estimate(answer.launch, given)
+    shown = predicted(answer.launch, given)
     assert shown.outcome.ttft.at(95) == pytest.approx(served.ttft, rel=1e-9)
     assert shown.outcome.tpot.at(95) == pytest.approx(served.tpot, rel=1e-9)
     assert shown.plan == answer.plan

@@ -113,15 +113,15 @@ def test_the_front_may_be_drawn(tmp_path: Path) -> None:
 
 
 def test_a_replica_over_servers_is_for_cluster_and_not_saved(tmp_path: Path) -> None:
-    file = tmp_path / "best.yaml"
+    folder = tmp_path / "plans"
     words = ["recommend", "meta-llama/Llama-3.1-405B-Instruct", "-d", "bf16", "--nodes", "2"]
     words += ["--machine", "simulated:hls2", "-b", "8", "--max-prefill-seqs", "1", "-l", "2048"]
-    found = CliRunner().invoke(app, [*words, "--save", str(file)])
+    found = CliRunner().invoke(app, [*words, "--save", str(folder)])
     assert found.exit_code == 0
     assert "gaudi-launch cluster up meta-llama/Llama-3.1-405B-Instruct" in found.stdout
     assert "'cluster plan' instead of 'cluster up'" in found.stdout
     assert "Not saved" in found.stderr
-    assert not file.exists()
+    assert not folder.exists()
     page = json.loads(CliRunner().invoke(app, [*words, "--json"]).stdout)
     assert (page["cluster"]["hosts"], page["stack_entry"]) == (2, None)
     assert page["compared"]["layouts"] == ["16", "8x2", "4x4", "2x8"]

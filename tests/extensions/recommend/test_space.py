@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from gaudi_launch.commands.inspect.fit.case import ServedLengths, request_for
 from gaudi_launch.core.engines.registry import find
 from gaudi_launch.core.host.accelerators import accelerators
-from gaudi_launch.core.launch.fit import ServedLengths, request_for
-from gaudi_launch.core.planning.profiles import known_model
+from gaudi_launch.core.planning.known_model import known_model
 from gaudi_launch.core.predict.load import SharedPrefix
 from gaudi_launch.extensions.recommend.analytic import Group, fits, fitting
 from gaudi_launch.extensions.recommend.compared import compared

@@ -14,13 +14,15 @@ import pytest
 from gaudi_launch.core.base.errors import ExitCode
 from gaudi_launch.core.base.fields import option_of
 from gaudi_launch.core.base.messages import message
-from gaudi_launch.core.engines.registry import find
+from gaudi_launch.core.engines.needed_release import needed_release
+from gaudi_launch.core.engines.registry import api_of, find
 from gaudi_launch.core.launch.options import LaunchOptions, to_request
 from gaudi_launch.core.models.model import Model
 from gaudi_launch.core.planning.engine import Context
-from gaudi_launch.core.planning.plan import Placement, Plan, Setting
+from gaudi_launch.core.planning.known_model import known_model
+from gaudi_launch.core.planning.placement import Placement
+from gaudi_launch.core.planning.plan import Plan, Setting
 from gaudi_launch.core.planning.planner import make_plan
-from gaudi_launch.core.planning.profiles import known_model
 from gaudi_launch.core.planning.request import Request
 from gaudi_launch.core.predict.limits import CoverageQuestion, as_limits
 from gaudi_launch.extensions.tgi.options import read_by
@@ -329,3 +331,10 @@ def test_the_coverage_ends_at_the_last_decode_bucket(
 @pytest.mark.parametrize(("file", "cases"), by_engine([*WHOLE, *LINES]))
 def test_each_request_has_its_recorded_plan(file: str, cases: list[Case]) -> None:
     golden(file, whole_plans(cases, HLS2))
+
+
+def test_a_version_is_an_image() -> None:
+    found = needed_release("tgi@3.3.7")
+    assert (found.engine, found.version, api_of("tgi@3.3.5")) == ("tgi@3.3.7", "3.3.7", "generate")
+    with failing("serve.setup_unknown", ExitCode.USAGE):
+        needed_release("tgi@")

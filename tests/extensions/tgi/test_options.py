@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.messages import Message, message
+from gaudi_launch.core.planning.known_model import known_model
 from gaudi_launch.core.planning.planner import make_plan
-from gaudi_launch.core.planning.profiles import known_model
 from gaudi_launch.core.planning.request import Request
 from gaudi_launch.extensions.tgi.engine import Tgi
 from gaudi_launch.extensions.tgi.options import VERSIONS, read_words

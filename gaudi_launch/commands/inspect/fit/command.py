@@ -49,9 +49,9 @@ def fit(
     --json.
     """
     from gaudi_launch.cli.console import emit_json
+    from gaudi_launch.commands.inspect.fit import case as use_case
     from gaudi_launch.commands.inspect.fit.view import show, to_json
     from gaudi_launch.core.base.steps import step
-    from gaudi_launch.core.launch import fit as use_case
 
     lengths = use_case.ServedLengths(length, requests, inputs, outputs)
     with step("screen.step_model"):

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gaudi_launch.cli.console import console, known, table
+from gaudi_launch.commands.inspect.fit.case import FitResult
 from gaudi_launch.core.base.messages import text
+from gaudi_launch.core.models.card_memory import FitRow
 from gaudi_launch.core.models.sizing import GIB
-
-if TYPE_CHECKING:
-    from gaudi_launch.core.launch.fit import FitResult
-    from gaudi_launch.core.models.card_memory import FitRow
 
 _UNEVEN = ("fit.heads", "fit.kv_heads")
 

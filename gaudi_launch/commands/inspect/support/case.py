@@ -6,26 +6,27 @@ import logging
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from gaudi_launch.commands.inspect.fit.case import ServedLengths, request_for
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
-from gaudi_launch.core.base.messages import message
+from gaudi_launch.core.base.messages import Message, message
+from gaudi_launch.core.engines import registry
+from gaudi_launch.core.engines.conditions import Condition, Launched, concerning, features_of
+from gaudi_launch.core.engines.detect import Installed
+from gaudi_launch.core.engines.engine_version import Version
 from gaudi_launch.core.engines.registry import detect_engine, image_versions
 from gaudi_launch.core.engines.support import matching, unknown_version, versions
-from gaudi_launch.core.launch.fit import ServedLengths, own_accelerator, request_for
+from gaudi_launch.core.host.accelerators import Accelerator, accelerators, identify
+from gaudi_launch.core.host.hardware import Card, Host
+from gaudi_launch.core.launch.forecast_case import own_accelerator
 from gaudi_launch.core.models.card_memory import MOST_OF_A_CARD, fit_each
+from gaudi_launch.core.models.model import Model
 from gaudi_launch.core.models.sizing import kv_bytes_per_token, weight_bytes, weight_bytes_per_card
-from gaudi_launch.core.planning.support_answer import SupportStatus
-
-if TYPE_CHECKING:
-    from gaudi_launch.core.base.messages import Message
-    from gaudi_launch.core.engines.conditions import Condition
-    from gaudi_launch.core.engines.detect import Installed
-    from gaudi_launch.core.engines.support import Version
-    from gaudi_launch.core.host.accelerators import Accelerator
-    from gaudi_launch.core.models.model import Model
-    from gaudi_launch.core.planning.engine import Engine
-    from gaudi_launch.core.planning.support_answer import ModelSupport
+from gaudi_launch.core.planning.engine import Engine
+from gaudi_launch.core.planning.fit import divided
+from gaudi_launch.core.planning.known_model import known_model
+from gaudi_launch.core.planning.request import Request
+from gaudi_launch.core.planning.support_answer import ModelSupport, SupportStatus
 
 _log = logging.getLogger(__name__)
 _PATH_BEGINNINGS = ("/", "./", "../", "~")
@@ -72,8 +73,6 @@ def support(options: SupportOptions) -> SupportResult:
 
     Raises LaunchError for an unknown model, engine or product.
     """
-    from gaudi_launch.core.host.accelerators import accelerators, identify
-
     name = options.accelerator.lower() or own_accelerator()
     product = accelerators().get(name) or identify(name)
     if product is None:
@@ -119,9 +118,6 @@ def _row(
     installed: Installed | None,
     cards: _FewestCards,
 ) -> SupportRow:
-    from gaudi_launch.core.engines import registry
-    from gaudi_launch.core.engines.conditions import Launched, concerning, features_of
-
     engine = registry.find(facts.label)
     is_installed = False
     if installed is not None and installed.engine:
@@ -149,9 +145,6 @@ def _on(product: Accelerator, engine: Engine, model: Model) -> ModelSupport:
 
     Some engines serve one generation only.
     """
-    from gaudi_launch.core.host.hardware import Card, Host
-    from gaudi_launch.core.planning.request import Request
-
     answer = engine.support(model)
     if answer.status is SupportStatus.NO:
         return answer
@@ -210,8 +203,6 @@ class _FewestCards:
         return self._found[key]
 
     def _count(self, engine: Engine, answer: ModelSupport) -> int | None:
-        from gaudi_launch.core.planning.fit import divided
-
         model, product = self._model, self._product
         if kv_bytes_per_token(model) is None or weight_bytes(model) is None:
             return None
@@ -253,9 +244,6 @@ def _model(name: str) -> Model:
 
     Raises LaunchError (MODEL) with the nearest names for an unknown one.
     """
-    from gaudi_launch.core.models.model import Model
-    from gaudi_launch.core.planning.profiles import known_model
-
     classes = set().union(*(each.classes for each in versions()))
     if name in classes:
         return Model(path=name, name=name, architecture=name)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gaudi_launch.cli.console import console, known, sentences, table
+from gaudi_launch.commands.inspect.support.case import SupportResult, SupportRow
 from gaudi_launch.core.base.messages import text
+from gaudi_launch.core.engines.engine_version import Version
 from gaudi_launch.core.engines.support import ended
-
-if TYPE_CHECKING:
-    from gaudi_launch.commands.inspect.support.case import SupportResult, SupportRow
-    from gaudi_launch.core.engines.support import Version
 
 
 def to_json(result: SupportResult) -> dict[str, Any]:

@@ -7,15 +7,10 @@ from dataclasses import dataclass
 
 from gaudi_launch.core.base.optional import mapped
 from gaudi_launch.core.engines import registry
+from gaudi_launch.core.engines.engine_version import Version
 from gaudi_launch.core.engines.install.installation import StepInstallation
 from gaudi_launch.core.engines.releases import PinTrial, constraints_of, release_of, trial_of
-from gaudi_launch.core.engines.support import (
-    Version,
-    ended,
-    installed_versions,
-    version_of,
-    versions,
-)
+from gaudi_launch.core.engines.support import ended, installed_versions, version_of, versions
 from gaudi_launch.core.planning.engine import Engine
 from gaudi_launch.core.services.containers import image_of
 

@@ -11,8 +11,8 @@ from gaudi_launch.core.engines.support import ended
 
 if TYPE_CHECKING:
     from gaudi_launch.commands.setup.engines.case import EngineListing, EngineState
+    from gaudi_launch.core.engines.engine_version import Version
     from gaudi_launch.core.engines.releases import PinTrial
-    from gaudi_launch.core.engines.support import Version
 
 _COLUMNS = ("name", "title", "installed", "can", "lacks")
 

@@ -12,10 +12,10 @@ from pathlib import Path
 
 from gaudi_launch.core.base.mirrors import NONE, Mirrors
 from gaudi_launch.core.engines.releases import Code, Release, constraints_of
+from gaudi_launch.core.planning.request import LIBFABRIC
 
 # HabanaAI/hccl_demo@f623d69:README.md, "Host NIC Scale-Out Setup"
 _LIBFABRIC = "1.20.0"
-LIBFABRIC_ROOT = "/opt/libfabric"
 _TARBALL = f"https://github.com/ofiwg/libfabric/releases/download/v{_LIBFABRIC}/libfabric-{_LIBFABRIC}.tar.bz2"
 _WRAPPER = Code("HabanaAI/hccl_ofi_wrapper")
 _DEMO = Code("HabanaAI/hccl_demo", commit="f623d692a4e9eee3fa602a6dfe69190b617003b8")
@@ -147,14 +147,14 @@ def scale_out_steps(source: str) -> list[CodeStep]:
                 "-C",
                 tree,
                 "./configure",
-                f"--prefix={LIBFABRIC_ROOT}",
+                f"--prefix={LIBFABRIC}",
                 "--with-synapseai=/usr",
             ),
         ),
         CodeStep("setup.libfabric_make", ("make", "-C", tree, "-j8", "install")),
         *wrapper,
         CodeStep(
-            "setup.wrapper_make", ("env", f"LIBFABRIC_ROOT={LIBFABRIC_ROOT}", "make", "-C", folder)
+            "setup.wrapper_make", ("env", f"LIBFABRIC_ROOT={LIBFABRIC}", "make", "-C", folder)
         ),
         CodeStep(
             "setup.wrapper_place",
@@ -193,9 +193,7 @@ def dockerfile(release: Release, extras: SetupExtras) -> str:
         lines.append(run(("python3", "-c", _WRITE, constraints, _versions_in(pins))))
     lines += [run(step.argv) for step in code_steps(release, "python3", source, inside)]
     if extras.scale_out:
-        lines.append(
-            f"ENV LD_LIBRARY_PATH={LIBFABRIC_ROOT}/lib:{_HABANA_LIBRARIES}:$LD_LIBRARY_PATH"
-        )
+        lines.append(f"ENV LD_LIBRARY_PATH={LIBFABRIC}/lib:{_HABANA_LIBRARIES}:$LD_LIBRARY_PATH")
     return (
         "\n".join([*lines, 'ENTRYPOINT ["python3", "-m", "vllm.entrypoints.openai.api_server"]'])
         + "\n"

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
 from gaudi_launch.core.base.messages import Message, message, text
-from gaudi_launch.core.base.mirrors import Mirrors, read
+from gaudi_launch.core.base.mirrors import NONE, Mirrors, read
 from gaudi_launch.core.base.paths import engines_dir
 from gaudi_launch.core.engines.detect import Installed, detect
 from gaudi_launch.core.engines.install.change import change, place_for
 from gaudi_launch.core.engines.install.in_use import marker_of
+from gaudi_launch.core.engines.install.install_steps import CodeStep
 from gaudi_launch.core.engines.install.step_runner import (
     InstallStep,
     Say,
@@ -50,13 +52,62 @@ class Installation(ABC):
         return detect(str(self.python()))
 
 
+@dataclass(frozen=True)
+class PipPackages:
+    """The packages of an installation, for a host without a network.
+
+    ``engine`` is taken without its requirements; ``write_requirements`` writes those that count,
+    from the folder of its wheel to a file; ``more`` are further packages.
+    """
+
+    engine: str
+    write_requirements: Callable[[Path, Path], None]
+    more: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class ImageRequest:
+    """An image to build with ``program``, which is docker or podman.
+
+    ``base`` is the image it is made of, ``demo``: the demo model's folder is made too.
+    """
+
+    program: str
+    base: str
+    mirrors: Mirrors = NONE
+    demo: bool = True
+
+
+@dataclass(frozen=True)
+class BuiltImage:
+    """The image, and the number of steps that were run for it."""
+
+    image: str
+    steps_run: int
+    log: Path
+
+
+@dataclass(frozen=True)
+class ImageRecipe:
+    """An image that `setup` builds, of an engine without a profile.
+
+    ``base`` returns the base image of an option and of the environment, ``planned`` the commands of
+    a build that is not run.
+    """
+
+    image: str
+    base: Callable[[str | None, Mapping[str, str]], str]
+    planned: Callable[[ImageRequest, Mapping[str, str]], Sequence[CodeStep]]
+    build: Callable[[ImageRequest, Mapping[str, str], Say], BuiltImage]
+
+
 class StepInstallation(Installation):
     """An environment made by steps, complete by its marker.
 
     ``name`` is that of its folders, ``pins`` are the versions that this program installs, by their
     keys in the marker, the first one that of the environment. ``binary`` is its program in bin/;
     ``modules`` are imported to try a new version; ``takes`` are options of `setup` that not every
-    installation has.
+    installation has; ``packages`` are what `offline pack` collects.
     """
 
     name: ClassVar[str]
@@ -64,6 +115,7 @@ class StepInstallation(Installation):
     binary: ClassVar[str] = "python"
     modules: ClassVar[tuple[str, ...]] = ("vllm",)
     takes: ClassVar[tuple[str, ...]] = ("--torch-index", "--no-demo")
+    packages: ClassVar[PipPackages | None] = None
 
     @abstractmethod
     def steps(self, folder: Path) -> list[InstallStep]:
@@ -118,6 +170,9 @@ class StepInstallation(Installation):
 
     def check(self, folder: Path) -> None:
         """Raise LaunchError where it cannot be made in this folder."""
+
+    def check_launch(self) -> None:
+        """Raise LaunchError (MACHINE) where its engine could not start on this machine."""
 
     def missing(self, *, demo: bool) -> list[InstallStep]:
         """Return the steps that `setup` would run."""

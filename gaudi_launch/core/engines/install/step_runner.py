@@ -9,6 +9,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -27,6 +28,7 @@ TORCH = "2.13.0+cpu"
 TORCH_WANTED = f"torch=={TORCH}"
 # the PyTorch project's index of CPU builds, for machines without a local CPU build
 _TORCH_INDEX = "https://download.pytorch.org/whl/cpu"
+_LEAST_PYTHON = (3, 11)
 _PIP_VERBS = ("install", "download", "wheel")
 
 Say = Callable[[str], None]
@@ -48,6 +50,21 @@ class InstallStep:
 def pip_of(python: str) -> tuple[str, ...]:
     """Return the first arguments of an interpreter's pip, without prompts."""
     return (python, "-m", "pip", "--disable-pip-version-check", "--no-input")
+
+
+def base_python() -> str:
+    """Return an interpreter for an engine without cards.
+
+    It is ours, else a newer one on PATH. Raises LaunchError (MACHINE).
+    """
+    if sys.version_info[:2] >= _LEAST_PYTHON:
+        return sys.executable
+    for minor in range(14, 10, -1):
+        found = shutil.which(f"python3.{minor}")
+        if found:
+            return found
+    ours = ".".join(str(n) for n in sys.version_info[:2])
+    raise LaunchError("serve.setup_python", ExitCode.MACHINE, found=ours, least="3.11")
 
 
 def mirrored(steps: list[InstallStep], mirrors: Mirrors) -> list[InstallStep]:

@@ -6,7 +6,7 @@ lower case.
 
 from __future__ import annotations
 
-from gaudi_launch.core.engines.vllm_fork.calibration import STEPS
+from gaudi_launch.core.engines.base import STEPS
 from gaudi_launch.core.planning.calibration_rules import Calibration, Rules
 
 _GATE = r"mlp\.gate\b"

@@ -20,11 +20,12 @@ from gaudi_launch.core.buckets.families import EXPONENTIAL_SWITCH, ladder_name
 from gaudi_launch.core.buckets.ladder_rules import LadderRules, rules_of
 from gaudi_launch.core.engines.base import given, sent_variables
 from gaudi_launch.core.engines.conditions import check_request, settled
+from gaudi_launch.core.engines.engine_version import Version
 from gaudi_launch.core.engines.facts.registry import InstalledLists, installed_lists
 from gaudi_launch.core.engines.generation import refuse_first_gaudi
+from gaudi_launch.core.engines.model_rules import check_model, follow_profile
 from gaudi_launch.core.engines.parsers import add_parsers, with_parsers
 from gaudi_launch.core.engines.support import (
-    Version,
     load_switch,
     matching,
     newest,
@@ -36,7 +37,6 @@ from gaudi_launch.core.engines.support import (
 )
 from gaudi_launch.core.engines.upstream_tasks import CHAT, task_of
 from gaudi_launch.core.engines.version_facts import names_of, reads_variable
-from gaudi_launch.core.engines.vllm_fork import auto as fork_auto
 from gaudi_launch.core.engines.vllm_gaudi import buckets as gaudi_buckets
 from gaudi_launch.core.engines.vllm_gaudi import rules as gaudi_rules
 from gaudi_launch.core.engines.vllm_gaudi.calibration import CALIBRATION
@@ -300,7 +300,7 @@ class VllmGaudi(Engine):
         decisions = Decisions(request.environment)
         if self.read is not None:
             decisions.warnings += self.read.notes()
-        fork_auto.check_model(context)
+        check_model(context)
         task = task_of(context.model, request.args)
         gaudi_rules.address(context, decisions)
         gaudi_rules.lengths(context, decisions)
@@ -318,7 +318,7 @@ class VllmGaudi(Engine):
         gaudi_rules.task(context, decisions, task)
         gaudi_rules.vision(context, decisions, self.reads)
         gaudi_rules.switches(context, decisions)
-        fork_auto.follow_profile(context, decisions, NAME)
+        follow_profile(context, decisions, NAME, named_only=False)
         if task == CHAT:
             parsers = with_parsers(UPSTREAM, names_of(self.release).parsers)
             add_parsers(context, decisions, parsers, upstream=self.release.upstream)

@@ -11,8 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.messages import Message, message
 from gaudi_launch.core.buckets.engine_env import boolean
+from gaudi_launch.core.engines.engine_version import Version
 from gaudi_launch.core.engines.generation import is_gaudi2
-from gaudi_launch.core.engines.support import Version, has_linear_attention
+from gaudi_launch.core.engines.support import has_linear_attention
 from gaudi_launch.core.engines.upstream_tasks import (
     CHAT,
     by_name_only,

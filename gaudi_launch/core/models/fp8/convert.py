@@ -31,15 +31,13 @@ from gaudi_launch.core.models.fp8.arithmetic import (
     action,
     conversion_table,
     convert_scale,
-    is_beyond_gaudi2,
     weight_of,
 )
+from gaudi_launch.core.models.fp8.conversion_need import CHUNK, header_of, is_beyond, tensors_of
 from gaudi_launch.core.models.fp8.conversion_record import RECORD, is_recorded, read_record
 from gaudi_launch.core.models.fp8.convert_check import checksum, first_wrong
-from gaudi_launch.core.models.weights import HeaderError, read_header, read_weights
+from gaudi_launch.core.models.weights import read_weights
 
-_CHUNK = 16 << 20
-_TENSORS_TO_LOOK_AT = 8
 _TRIES = 2
 _WATCH_SECONDS = 0.5
 
@@ -71,9 +69,9 @@ def convert_folder(
     _check_places(source, out)
     shards = sorted(str(path.relative_to(source)) for path in source.rglob("*.safetensors"))
     _check_complete(source, shards)
-    headers = {shard: _header(source / shard) for shard in shards}
+    headers = {shard: header_of(source / shard) for shard in shards}
     _check_scales(source, headers)
-    beyond = any(_is_beyond(source / shard, headers[shard]) for shard in shards)
+    beyond = any(is_beyond(source / shard, headers[shard]) for shard in shards)
     if is_recorded(source) or not beyond:
         raise LaunchError("fp8.nothing_to_convert", ExitCode.MODEL, path=str(source))
     done: dict[str, Any] = {} if force else dict(read_record(out).get("shards", {}))
@@ -123,7 +121,7 @@ def _copied_projections(headers: Iterable[Mapping[str, Any]]) -> tuple[str, ...]
     """Return the projections that were copied unchanged."""
     names = []
     for header in headers:
-        for name, entry in _tensors(header):
+        for name, entry in tensors_of(header):
             if action(name, entry["dtype"]) == "note":
                 names.append(name)
     return tuple(sorted(names))
@@ -168,41 +166,13 @@ def _in_worker(parent: int) -> None:
     in_background(watch)
 
 
-def is_converted(folder: Path) -> bool:
-    """Return True if this folder is a complete conversion by this program."""
-    return is_recorded(folder) and not read_weights(folder)["files_missing"]
-
-
-def wants_conversion(folder: Path) -> bool:
-    """Return True if a folder contains fp8 weights beyond Gaudi2's range.
-
-    A few tensors suffice: fp8 scales are made so that the largest weight of each block (or tensor,
-    or channel) becomes the largest code, 448. Raises LaunchError (MODEL) for a damaged shard.
-    """
-    if is_recorded(folder):
-        return False
-    looked = 0
-    for shard in sorted(folder.rglob("*.safetensors")):
-        header = _header(shard)
-        weights = [
-            name for name, entry in _tensors(header) if action(name, entry["dtype"]) == "weight"
-        ]
-        few = {name: header[name] for name in weights[: _TENSORS_TO_LOOK_AT - looked]}
-        if few and _is_beyond(shard, header, few):
-            return True
-        looked += len(few)
-        if looked >= _TENSORS_TO_LOOK_AT:
-            break
-    return False
-
-
 def _check_scales(source: Path, headers: Mapping[str, Mapping[str, Any]]) -> None:
     """Refuse a checkpoint whose weights and scales would not be changed together.
 
     Its numbers would be wrong.
     """
     dtypes = {
-        name: entry["dtype"] for header in headers.values() for name, entry in _tensors(header)
+        name: entry["dtype"] for header in headers.values() for name, entry in tensors_of(header)
     }
     for name, dtype in dtypes.items():
         weight = weight_of(name)
@@ -238,9 +208,9 @@ def convert_shard(source: Path, target: Path) -> dict[str, Any]:
 
 
 def _convert_part(source: Path, target: Path) -> tuple[Path, dict[str, Any]]:
-    header, before = _header(source), source.stat()
+    header, before = header_of(source), source.stat()
     start = before.st_size - max(
-        (entry["data_offsets"][1] for _, entry in _tensors(header)), default=0
+        (entry["data_offsets"][1] for _, entry in tensors_of(header)), default=0
     )
     written, table, part = (
         _new_header(header),
@@ -255,11 +225,11 @@ def _convert_part(source: Path, target: Path) -> tuple[Path, dict[str, Any]]:
         for piece in (struct.pack("<Q", len(text)), text):
             running = crc32(piece, running)
             write.write(piece)
-        for name, entry in _tensors(header):
+        for name, entry in tensors_of(header):
             does, (begin, end) = action(name, entry["dtype"]), entry["data_offsets"]
             read.seek(start + begin)
-            for at in range(begin, end, _CHUNK):
-                data = read.read(min(_CHUNK, end - at))
+            for at in range(begin, end, CHUNK):
+                data = read.read(min(CHUNK, end - at))
                 if does == "weight":
                     data = table[np.frombuffer(data, np.uint8)].tobytes()
                 elif does == "scale":
@@ -276,7 +246,7 @@ def _new_header(header: Mapping[str, Any]) -> dict[str, Any]:
     if "__metadata__" in header:
         new["__metadata__"] = header["__metadata__"]
     at = 0
-    for name, entry in _tensors(header):
+    for name, entry in tensors_of(header):
         begin, end = entry["data_offsets"]
         size, dtype = end - begin, entry["dtype"]
         if action(name, dtype) == "scale":
@@ -286,41 +256,6 @@ def _new_header(header: Mapping[str, Any]) -> dict[str, Any]:
         new[name] = {**entry, "dtype": dtype, "data_offsets": [at, at + size]}
         at += size
     return new
-
-
-def _tensors(header: Mapping[str, Any]) -> list[tuple[str, Any]]:
-    found = [(name, entry) for name, entry in header.items() if name != "__metadata__"]
-    return sorted(found, key=lambda item: item[1]["data_offsets"][0])
-
-
-def _header(path: Path) -> Mapping[str, Any]:
-    try:
-        header, length = read_header(path)
-    except HeaderError as error:
-        raise LaunchError("fp8.bad_shard", ExitCode.MODEL, path=str(path), why=str(error)) from None
-    if (size := path.stat().st_size) != length:
-        raise LaunchError(
-            "fp8.bad_shard", ExitCode.MODEL, path=str(path), why=f"{size} bytes, not {length}"
-        )
-    return header
-
-
-def _is_beyond(
-    path: Path, header: Mapping[str, Any], only: Mapping[str, Any] | None = None
-) -> bool:
-    start = path.stat().st_size - max(
-        (entry["data_offsets"][1] for _, entry in _tensors(header)), default=0
-    )
-    with path.open("rb") as file:
-        for name, entry in _tensors(only or header):
-            if action(name, entry["dtype"]) != "weight":
-                continue
-            begin, end = entry["data_offsets"]
-            file.seek(start + begin)
-            for at in range(begin, end, _CHUNK):
-                if is_beyond_gaudi2(np.frombuffer(file.read(min(_CHUNK, end - at)), np.uint8)):
-                    return True
-    return False
 
 
 def _write_record(out: Path, shards: Mapping[str, Any], complete: bool) -> None:

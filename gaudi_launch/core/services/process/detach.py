@@ -21,14 +21,17 @@ from typing import Any
 from gaudi_launch.core.base import debug_log
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.messages import text
+from gaudi_launch.core.base.paths import machine_root
 from gaudi_launch.core.planning.exported import SECRETS
+from gaudi_launch.core.services import preflight
+from gaudi_launch.core.services.containers import check_program, program_of
 from gaudi_launch.core.services.diagnosis.endings import ended
 from gaudi_launch.core.services.log.follow import LaunchProgress
 from gaudi_launch.core.services.probe import Readiness
 from gaudi_launch.core.services.process.signals import HANDLED
 from gaudi_launch.core.services.service import LOG as ENGINE_LOG
 from gaudi_launch.core.services.service import run
-from gaudi_launch.core.services.state import reservation, store
+from gaudi_launch.core.services.state import registry, reservation, store
 from gaudi_launch.core.services.state.job import ServiceJob, read_job
 from gaudi_launch.core.services.state.recorder import first_state
 
@@ -105,6 +108,22 @@ def spawn(
             "services.not_spawned", ExitCode.FAILED, path=str(folder), why=why
         ) from None
     return child.pid
+
+
+def start_detached(job: ServiceJob, environment: Mapping[str, str]) -> None:
+    """Reserve the name and the cards of a job, and pass it to a detached launcher.
+
+    Raises LaunchError when the name, a card or the port is taken, or docker cannot start the job's
+    container.
+    """
+    if job.container:
+        check_program(program_of(job.command.argv), needs_cards=bool(job.modules))
+    with (
+        registry.hold(job.name) as name,
+        reservation.reserve(job.modules, machine_root()) as cards,
+        preflight.hold_port(job.url, job.name) as port,
+    ):
+        spawn(job, None, environment, (name, *cards, *port))
 
 
 class _Lines:

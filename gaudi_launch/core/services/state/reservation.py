@@ -22,7 +22,7 @@ from gaudi_launch.core.base import locks
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.host import card_locks
 from gaudi_launch.core.host.hardware import Host
-from gaudi_launch.core.planning.plan import Placement
+from gaudi_launch.core.planning.placement import Placement
 from gaudi_launch.core.services.probe import port_free
 
 _log = logging.getLogger(__name__)

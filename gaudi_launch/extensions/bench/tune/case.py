@@ -1,8 +1,8 @@
 """The use case of ``gaudi-launch tune``: measure candidates, keep the best.
 
 Successive halving: in each round every candidate that is left is started and measured, the better
-half continues with twice the requests. The last round measures the best and the given plan three
-times each: the given one stays unless the other is better by more than the repeats differ. Where
+half continues with twice the requests. The last round measures the best and the first plan three
+times each: the first one stays unless the other is better by more than the repeats differ. Where
 time is short, rounds are left out rather than candidates.
 """
 
@@ -16,24 +16,29 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
-from gaudi_launch.core.base.fields import switch, text
+from gaudi_launch.core.base.fields import switch, text, values
 from gaudi_launch.core.base.messages import message
 from gaudi_launch.core.launch.options import LaunchOptions
-from gaudi_launch.core.launch.prepare import checked_plan, prepare
-from gaudi_launch.core.launch.saved_plan import SavedTraffic, on_this_machine
+from gaudi_launch.core.launch.route import checked_plan, prepare
+from gaudi_launch.core.launch.saved_plan import SavedTraffic, hash_of, merged, on_this_machine, read
 from gaudi_launch.extensions.bench import case as bench
-from gaudi_launch.extensions.bench.tune.state import TuneFigure, TuneStart, TuneState
+from gaudi_launch.extensions.bench.tune.state import (
+    TuneCandidate,
+    TuneFigure,
+    TuneStart,
+    TuneState,
+    new_folder,
+)
 
 if TYPE_CHECKING:
     from gaudi_launch.core.launch.report import Reporter
     from gaudi_launch.extensions.bench.case import BenchCase, BenchOutcome, BenchWatcher
     from gaudi_launch.extensions.bench.run_file import BenchRun
-    from gaudi_launch.extensions.bench.tune.candidates import TuneCandidate
 
 _log = logging.getLogger(__name__)
 
 GOALS = ("balanced", "throughput", "latency")
-_MOST_MINUTES, _MOST_CANDIDATES = 7 * 24 * 60, 32
+_MOST_MINUTES = 7 * 24 * 60
 _INPUT, _OUTPUT = "256", "64"
 # more clients than this make a round long, not its result better (assumed)
 _MOST_CLIENTS = 32
@@ -53,6 +58,10 @@ _SEARCH, _TRAFFIC = "Search", "Traffic"
 class TuneOptions:
     """The options as typed; empty where not given."""
 
+    plans: tuple[str, ...] = values(
+        help="Files that --save wrote. Options after -- are passed to the engine unchanged.",
+        metavar="PLAN.yaml... [-- ENGINE OPTIONS]",
+    )
     minutes: str = text(
         "--minutes",
         help="Time for all starts and measurements.",
@@ -67,19 +76,12 @@ class TuneOptions:
         metavar="GOAL",
         default="balanced",
     )
-    candidates: str = text(
-        "--candidates",
-        help="Maximum number of plans to compare.",
-        panel=_SEARCH,
-        metavar="N",
-        default="6",
-    )
     no_doctor: bool = switch(
         "--no-doctor", help="Start although a check of the machine fails.", panel=_SEARCH
     )
     concurrency: str = text(
         "--concurrency",
-        help="Clients that each wait for an answer (default: as many as are served, at most 32).",
+        help="Clients that each wait for an answer (default: those of the first plan).",
         panel=_TRAFFIC,
         metavar="N",
     )
@@ -173,65 +175,75 @@ def tune(state: TuneState, seconds: float, save: Path | None, tools: TuneTools) 
 
 
 def begin(options: LaunchOptions, given: TuneOptions) -> TuneState:
-    """Return a new search. Raises LaunchError."""
+    """Return a new search of the given files, each with these options.
+
+    Raises LaunchError.
+    """
     from gaudi_launch.core.planning.engine_args import engine_args
     from gaudi_launch.core.planning.option_table import UPSTREAM, option_table
     from gaudi_launch.core.planning.parse import number
     from gaudi_launch.core.planning.secret_args import refuse_secret_args
-    from gaudi_launch.extensions.bench.tune.candidates import candidates, without_searched
-    from gaudi_launch.extensions.bench.tune.state import new_folder
 
     if given.goal not in GOALS:
         raise LaunchError("tune.goal", ExitCode.USAGE, found=given.goal, known=", ".join(GOALS))
-    if options.tuning == "reference":
-        raise LaunchError("tune.reference", ExitCode.USAGE)
-    options = on_this_machine(options)
-    # simulated cards run here, on whatever machine they are of
-    if options.machine and not is_simulated(options):
-        raise LaunchError("tune.machine", ExitCode.USAGE, found=options.machine)
     if given.rate and given.concurrency:
         raise LaunchError("capacity.one_demand", ExitCode.USAGE)
-    most = number("--candidates", given.candidates, 2, _MOST_CANDIDATES)
+    files = [Path(file) for file in given.plans or [options.plan_file or ""]]
+    if not any(file.is_file() for file in files):
+        found = " ".join(given.plans) or options.model or "-"
+        raise LaunchError("tune.plans", ExitCode.USAGE, found=found)
     # the best plan is a file
     refuse_secret_args(engine_args(table=option_table(UPSTREAM), user=options.extra))
-    planned = _planned(options)
-    clients = _clients(without_searched(planned), given)
+    planned = [_planned(merged(replace(options, plan_file=str(file)))) for file in files]
+    saved = read(files[0]).traffic
+    demand = given.rate or given.concurrency or given.trace
+    clients = _clients(planned[0], given.concurrency or saved.concurrency)
     traffic = SavedTraffic(
-        input=options.input_range or _INPUT,
-        output=options.output_range or _OUTPUT,
-        rate=given.rate,
-        concurrency="" if given.rate or given.trace else str(clients),
-        trace=given.trace,
+        input=options.input_range or saved.input or _INPUT,
+        output=options.output_range or saved.output or _OUTPUT,
+        rate=given.rate if demand else saved.rate,
+        trace=given.trace if demand else saved.trace,
     )
+    if not (traffic.rate or traffic.trace):
+        traffic = replace(traffic, concurrency=str(clients))
     requests = max(_FEWEST_REQUESTS, _ROUNDS_OF_CLIENTS * clients)
     if given.requests:
         requests = number("--requests", given.requests, 1, 10**6)
     return TuneState(
-        folder=new_folder(planned, traffic, given.goal),
+        folder=new_folder(planned[0], traffic, given.goal),
         goal=given.goal,
         traffic=traffic,
         requests=requests,
-        candidates=candidates(planned, clients=clients, most=most),
+        candidates=tuple(_candidate(*each) for each in zip(files, planned, strict=True)),
     )
 
 
-def _planned(options: LaunchOptions) -> LaunchOptions:
-    """Return the options without -i and -o where the engine has none.
+def _candidate(file: Path, options: LaunchOptions) -> TuneCandidate:
+    plan = prepare(options).plan()
+    return TuneCandidate(file.name, options, max(1, len(plan.placement.modules)), hash_of(plan))
 
-    They are the load, too.
+
+def _planned(options: LaunchOptions) -> LaunchOptions:
+    """Return the options for this machine.
+
+    Without -i and -o, which are the load too, where the engine has none. Raises LaunchError.
     """
+    options = on_this_machine(options)
+    # simulated cards run here, on whatever machine they are of
+    if options.machine and not is_simulated(options):
+        raise LaunchError("tune.machine", ExitCode.USAGE, found=options.machine)
     if not (options.input_range or options.output_range):
         return options
     unloaded = replace(options, input_range=None, output_range=None)
     return unloaded if "-i" in prepare(unloaded).engine.innermost.lacks else options
 
 
-def _clients(options: LaunchOptions, given: TuneOptions) -> int:
-    """Return the given number of clients, else what the default plan serves."""
+def _clients(options: LaunchOptions, given: str) -> int:
+    """Return the given number of clients, else what a plan serves."""
     from gaudi_launch.core.planning.parse import number
 
-    if given.concurrency:
-        return number("--concurrency", given.concurrency, 1, 10_000)
+    if given:
+        return number("--concurrency", given, 1, 10_000)
     prepared = prepare(options)
     served = prepared.engine.limits(prepared.request, prepared.host, prepared.model).max_num_seqs
     return min(served, _MOST_CLIENTS)
@@ -376,7 +388,7 @@ def decide(state: TuneState) -> tuple[TuneStart, TuneStart | None, float]:
 
 def finish(done: Searched, save: Path | None) -> TuneOutcome:
     """Return the answer, with its plan in a file. Raises LaunchError."""
-    from gaudi_launch.core.launch import prepare, saved_plan
+    from gaudi_launch.core.launch import route, saved_plan
 
     state = done.state
     best, given, noise = decide(state)
@@ -384,7 +396,7 @@ def finish(done: Searched, save: Path | None) -> TuneOutcome:
     if given is not None and given.score:
         gain = best.score / given.score
     options = state.candidates[best.candidate].options
-    made, _ = prepare.plan(options)
+    made, _ = route.plan(options)
     file = save or state.folder / "best.yaml"
     saved_plan.write(file, options, made, goal=state.goal, traffic=state.traffic)
     return TuneOutcome(state, best, given, noise, gain, file, done.in_time)

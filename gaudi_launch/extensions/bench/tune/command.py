@@ -31,11 +31,12 @@ def tune(
     ),
     options: LaunchOptions = Launch,
 ) -> None:
-    """Start the best few plans in turn, measure each with bench, and keep the measured best.
+    """Start plans in turn, measure each with bench, and keep the measured best.
 
-    Options stay as given; concurrent requests and tokens per step after -- are where the search
-    starts. Each round measures the better half with twice the requests; the last one measures the
-    best and the given plan three times. Each launch and run is kept. Ctrl-C stops the server.
+    'gaudi-launch recommend MODEL --save DIR' writes the best ones. Given options win over those of
+    each plan. The load is that of the first one where none is given. Each round measures the better
+    half with twice the requests; the last one measures the best and the first plan three times.
+    Each launch and run is kept. Ctrl-C stops the server.
     """
     from gaudi_launch.cli.terminal import Terminal
     from gaudi_launch.extensions.bench.tune import case as use_case

@@ -12,7 +12,16 @@ from gaudi_launch.core.base.errors import file_error
 from gaudi_launch.core.base.paths import state_dir
 from gaudi_launch.core.launch.options import LaunchOptions
 from gaudi_launch.core.launch.saved_plan import SavedTraffic
-from gaudi_launch.extensions.bench.tune.candidates import TuneCandidate
+
+
+@dataclass(frozen=True)
+class TuneCandidate:
+    """A plan to try; ``cards`` and ``hash`` are of what its options had first."""
+
+    name: str
+    options: LaunchOptions
+    cards: int
+    hash: str
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ KEYS_ENTRY = "keys"
 _USER = 65534
 # read by the group of the pod only
 _GROUP_READS = 0o440
-# a request of 8 MiB takes about 16 MiB (docs/gateway.md); 100 of them at once
+# a request of 8 MiB takes about 16 MiB (docs/decisions/gateway.md); 100 of them at once
 _NEEDS = {
     "requests": {"cpu": "1", "memory": "512Mi"},
     "limits": {"cpu": "4", "memory": "2Gi"},

@@ -25,7 +25,7 @@ from gaudi_launch.core.engines.version_facts import (
 if TYPE_CHECKING:
     from gaudi_launch.core.base.messages import Message
     from gaudi_launch.core.engines.conditions import Condition
-    from gaudi_launch.core.engines.support import Version
+    from gaudi_launch.core.engines.engine_version import Version
     from gaudi_launch.core.engines.version_facts import NameFacts
     from gaudi_launch.core.launch.options import LaunchOptions
     from gaudi_launch.core.models.cached_layers import CacheKind
@@ -228,8 +228,8 @@ def _allocated(cache: LayerCache | None) -> str | None:
 
 def _side(version: Version, options: LaunchOptions) -> tuple[PlannedSide, Model | None]:
     """Return one version's plan and its model; a refusal is an answer."""
-    from gaudi_launch.core.launch.prepare import prepare
-    from gaudi_launch.core.planning.profiles import known_model
+    from gaudi_launch.core.launch.route import prepare
+    from gaudi_launch.core.planning.known_model import known_model
 
     model = known_model(options.model or "", must_exist=False)
     try:
@@ -309,6 +309,6 @@ def _problems(
 def _product(options: LaunchOptions) -> str:
     from gaudi_launch.core.host.accelerators import product_of
     from gaudi_launch.core.host.machine import load
-    from gaudi_launch.core.launch.fit import own_accelerator
+    from gaudi_launch.core.launch.forecast_case import own_accelerator
 
     return product_of(load(options.machine)) or own_accelerator()

@@ -9,7 +9,7 @@ from gaudi_launch.core.base.messages import rendered, text
 from gaudi_launch.core.base.optional import mapped
 
 if TYPE_CHECKING:
-    from gaudi_launch.core.engines.support import Version
+    from gaudi_launch.core.engines.engine_version import Version
     from gaudi_launch.core.planning.plan import Plan
     from gaudi_launch.core.planning.support_answer import LayerCache, ModelSupport
     from gaudi_launch.extensions.migrate.diff.case import (

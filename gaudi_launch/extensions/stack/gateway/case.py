@@ -24,7 +24,7 @@ def start(
 
     `core.launch.waiting.until_ready` waits for it. Raises LaunchError; nothing is started then.
     """
-    from gaudi_launch.core.services.preflight import start_detached
+    from gaudi_launch.core.services.process.detach import start_detached
     from gaudi_launch.extensions.stack.gateway.gateway_job import gateway_job
 
     check_access(settings)

@@ -3,9 +3,9 @@
 Pure: records in, texts by file name out. Directives: HAProxy 2.8 configuration manual.
 
 A request is kept in one buffer, to find its model and to send it to another engine. HAProxy copies
-the complete buffer for that, however short the request is (measured: docs/gateway.md). Therefore
-two processes: the first has the address, keys and limits, and small buffers; it passes requests
-above 112 KiB to the second one, which has large buffers.
+the complete buffer for that, however short the request is (measured: docs/decisions/gateway.md).
+Therefore two processes: the first has the address, keys and limits, and small buffers; it passes
+requests above 112 KiB to the second one, which has large buffers.
 
 vLLM sends the head of a stream before its first token, and HAProxy sends no request again once it
 has a head. Therefore each process passes a request through itself: the inner part waits for the

@@ -8,8 +8,8 @@ from functools import partial
 import pytest
 
 from gaudi_launch.commands.inspect.fit import view as fit
+from gaudi_launch.commands.inspect.fit.case import FitResult
 from gaudi_launch.core.base.messages import message
-from gaudi_launch.core.launch.fit import FitResult
 from gaudi_launch.core.models.card_memory import FitRow, FitTable
 from gaudi_launch.core.models.model import Model
 from tests.support.views import views

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gaudi_launch.core.engines.vllm_cpu.install import EMBEDDED
+from gaudi_launch.extensions.vllm_cpu.install import EMBEDDED
 from tests.support.every_case import ONE_MORE_ENGINE
 from tests.support.scripts import short_form
 

@@ -25,12 +25,14 @@ from gaudi_launch.core.engines.install.environment import (
     remembered,
 )
 from gaudi_launch.core.engines.install.install_steps import CodeStep, SetupExtras, dockerfile
-from gaudi_launch.core.engines.releases import constraints_of, needed_release
+from gaudi_launch.core.engines.needed_release import needed_release
+from gaudi_launch.core.engines.releases import Code, Release, constraints_of
 from tests.support.refusals import refusal
 
 FORK = needed_release("vllm-fork@1.22")
 PLUGIN = needed_release("vllm-gaudi")
-TGI = needed_release("tgi")
+IMAGE = Release("image-only", "1", Code("a/b"), images=("a/b:1",))
+OF_IMAGE = {"engine": "image-only"}
 NO_EXTRAS = SetupExtras()
 
 
@@ -58,11 +60,8 @@ def program(path: Path, status: int) -> Path:
 
 
 def test_an_engine_that_is_an_image_has_no_environment() -> None:
-    assert refusal(in_venv, TGI, "python3", NO_EXTRAS) == (
-        "setup.image_only",
-        ExitCode.USAGE,
-        {"engine": "tgi"},
-    )
+    found = refusal(in_venv, IMAGE, "python3", NO_EXTRAS)
+    assert found == ("setup.image_only", ExitCode.USAGE, OF_IMAGE)
 
 
 def test_a_published_image_is_pulled_and_gets_its_own_name(engines: Path) -> None:
@@ -128,11 +127,8 @@ def test_what_a_published_image_cannot_satisfy_is_refused() -> None:
         ExitCode.USAGE,
         {"flag": "--index-url", "engine": "vllm-gaudi"},
     )
-    assert refusal(in_image, TGI, SetupExtras(vision=True)) == (
-        "setup.image_as_is",
-        ExitCode.USAGE,
-        {"engine": "tgi"},
-    )
+    found = refusal(in_image, IMAGE, SetupExtras(vision=True))
+    assert found == ("setup.image_as_is", ExitCode.USAGE, OF_IMAGE)
 
 
 def test_each_program_keeps_its_own_record_of_images(tmp_path: Path) -> None:

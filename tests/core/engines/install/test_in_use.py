@@ -13,10 +13,10 @@ import pytest
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.paths import engines_dir
+from gaudi_launch.core.engines.base import VLLM
 from gaudi_launch.core.engines.install import installation
 from gaudi_launch.core.engines.install.in_use import check_unused, in_use
 from gaudi_launch.core.engines.install.step_runner import InstallStep
-from gaudi_launch.core.engines.vllm_cpu.install import EMBEDDED, VLLM
 from gaudi_launch.core.planning.plan import Command
 from gaudi_launch.core.services import service
 from gaudi_launch.core.services.process.detach import _Lines
@@ -24,6 +24,7 @@ from gaudi_launch.core.services.state import registry
 from gaudi_launch.core.services.state.job import ServiceJob
 from gaudi_launch.extensions.ray.engine import VERSION
 from gaudi_launch.extensions.ray.install import RAY
+from gaudi_launch.extensions.vllm_cpu.install import EMBEDDED
 from tests.support.refusals import failing
 
 

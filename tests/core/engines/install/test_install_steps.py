@@ -14,7 +14,7 @@ from gaudi_launch.core.engines.install.install_steps import (
     code_steps,
     dockerfile,
 )
-from gaudi_launch.core.engines.releases import needed_release
+from gaudi_launch.core.engines.needed_release import needed_release
 from tests.support.cli import golden
 
 ALL = SetupExtras(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gaudi_launch.core.engines.vllm_fork.calibration import CALIBRATIONS, STEPS
+from gaudi_launch.core.engines.base import STEPS
 from gaudi_launch.core.engines.vllm_gaudi.calibration import CALIBRATION
 from gaudi_launch.core.planning.calibration_rules import Calibration, Rules
 
@@ -74,26 +74,3 @@ def test_the_scripts_are_the_plugins() -> None:
         expands=True,
         published=False,
     )
-
-
-def test_the_forks_scripts_are_those_of_their_release() -> None:
-    for release in ("1.21", "1.22"):
-        found = CALIBRATIONS[release]
-        assert found == Calibration(
-            release=release,
-            family="",
-            rules=found.rules,
-            home="https://github.com/HabanaAI/vllm-hpu-extension",
-            branch=f"aice/v{release}.0",
-            folder="calibration",
-            steps=STEPS,
-            installed=("plugin_source", "extension_source"),
-        )
-    assert CALIBRATIONS["1.21"].rules is not CALIBRATIONS["1.22"].rules
-    names = ("deepseek-r1", "qwen3-30b-a3b", "qwen2-7b", "mixtral-8x7b", "llama-2")
-    differ = [
-        name
-        for name in names
-        if CALIBRATIONS["1.21"].rules(name) != CALIBRATIONS["1.22"].rules(name)
-    ]
-    assert differ, "the two scripts have rules of their own"

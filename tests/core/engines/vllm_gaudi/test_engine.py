@@ -16,8 +16,8 @@ from gaudi_launch.core.engines.registry import find
 from gaudi_launch.core.host import simulated
 from gaudi_launch.core.models.model import Model
 from gaudi_launch.core.planning.engine_args import NO_ARGS
+from gaudi_launch.core.planning.known_model import known_model
 from gaudi_launch.core.planning.planner import make_plan
-from gaudi_launch.core.planning.profiles import known_model
 from gaudi_launch.core.planning.request import Request
 from tests.support.every_case import examples
 from tests.support.launches import HOSTS, requests

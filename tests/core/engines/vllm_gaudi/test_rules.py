@@ -10,7 +10,7 @@ import pytest
 from gaudi_launch.core.engines.vllm_gaudi.rules import cache_arguments
 from gaudi_launch.core.models.fp8.quant_config import QuantFile
 from gaudi_launch.core.models.model import Model
-from gaudi_launch.core.planning.profiles import known_model
+from gaudi_launch.core.planning.known_model import known_model
 from tests.support.cli import golden
 from tests.support.options_table import UPSTREAM, parse
 from tests.support.vllm_gaudi_plans import HLS2, HYBRID, LLAMA, plan

@@ -9,9 +9,9 @@ from gaudi_launch.core.engines.support import releases
 from gaudi_launch.core.engines.version_facts import reads_variable
 from gaudi_launch.core.host import simulated
 from gaudi_launch.core.planning.engine import Context
+from gaudi_launch.core.planning.known_model import known_model
 from gaudi_launch.core.planning.plan import Plan
 from gaudi_launch.core.planning.planner import make_plan
-from gaudi_launch.core.planning.profiles import known_model
 from gaudi_launch.core.planning.request import Request
 from gaudi_launch.core.planning.speed import setup_in
 

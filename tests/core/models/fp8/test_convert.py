@@ -17,15 +17,14 @@ from zlib import crc32
 import pytest
 
 from gaudi_launch.core.base.errors import ExitCode
-from gaudi_launch.core.models.fp8 import convert
+from gaudi_launch.core.models.fp8 import conversion_need, convert
 from gaudi_launch.core.models.fp8.arithmetic import conversion_table
+from gaudi_launch.core.models.fp8.conversion_need import is_converted, wants_conversion
 from gaudi_launch.core.models.fp8.conversion_record import RECORD, read_record
 from gaudi_launch.core.models.fp8.convert import (
     Conversion,
     convert_folder,
     convert_shard,
-    is_converted,
-    wants_conversion,
 )
 from tests.support.scripted_hosts import failed
 from tests.support.shards import read_shard
@@ -98,7 +97,7 @@ def test_a_checkpoint_is_converted(
     source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # tensors larger than a piece, and a scale in another shard than its weight
-    monkeypatch.setattr(convert, "_CHUNK", 100)
+    monkeypatch.setattr(convert, "CHUNK", 100)
     shards = ("a.safetensors", "deep/b.safetensors")
     write(source / shards[1], {f"{UP}_scale": ("F16", ONE_F16 * 130), "norm": ("F32", b"1234")})
     out, seen, before = tmp_path / "out", list[str](), files_of(source)
@@ -290,7 +289,7 @@ def test_weights_beyond_the_range_are_found(
     assert not wants_conversion(tmp_path)
     write(tmp_path / "a.safetensors", IN_RANGE)
     assert not wants_conversion(tmp_path)
-    monkeypatch.setattr(convert, "_CHUNK", 10)
+    monkeypatch.setattr(conversion_need, "CHUNK", 10)
     # the last byte of a later shard
     late = {"norm": ("BF16", b"\x7e\x7e"), UP: ("F8_E4M3", bytes(25) + b"\x78")}
     write(tmp_path / "deep" / "b.safetensors", late)

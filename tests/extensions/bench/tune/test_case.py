@@ -16,6 +16,7 @@ import pytest
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.messages import message
+from gaudi_launch.core.launch import route, saved_plan
 from gaudi_launch.core.launch.options import LaunchOptions
 from gaudi_launch.core.launch.report import Silent
 from gaudi_launch.core.launch.saved_plan import SavedTraffic
@@ -25,9 +26,8 @@ from gaudi_launch.core.services.state.registry import services
 from gaudi_launch.extensions.bench.replay import Going
 from gaudi_launch.extensions.bench.run_file import BenchRun
 from gaudi_launch.extensions.bench.tune import case as tune
-from gaudi_launch.extensions.bench.tune.candidates import TuneCandidate
 from gaudi_launch.extensions.bench.tune.case import TuneTrial
-from gaudi_launch.extensions.bench.tune.state import TuneFigure, TuneStart, TuneState
+from gaudi_launch.extensions.bench.tune.state import TuneCandidate, TuneFigure, TuneStart, TuneState
 from tests.support.processes import timed_python
 from tests.support.refusals import refused
 from tests.support.serve import machine, write_model
@@ -113,19 +113,29 @@ def test_short_time_measures_other_candidates_rather_than_the_last_round(tmp_pat
     assert tune.decide(done.state)[0].candidate == 1
 
 
-def test_another_machine_is_refused_unless_its_cards_are_simulated(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_saved_plans_are_compared_under_the_load_of_the_first(
+    tmp_path: Path, own_folders: Path
 ) -> None:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    options = LaunchOptions(model="Qwen/Qwen3-8B", machine="simulated:hls2")
-    with pytest.raises(LaunchError) as error:
-        tune.begin(options, tune.TuneOptions(candidates="2"))
-    assert error.value.id == "tune.machine"
-    assert not tune.is_simulated(options)
-    simulated = replace(options, engine="simulated")
-    state = tune.begin(simulated, tune.TuneOptions(candidates="2"))
-    assert state.candidates[0].options.machine == "simulated:hls2"
-    assert tune.is_simulated(simulated)
+    options = LaunchOptions(model="Qwen/Qwen3-8B", machine="simulated:hls2", cards="1")
+    plan, _ = route.plan(options)
+    files = [str(tmp_path / f"{name}.yaml") for name in "ab"]
+    for file, clients in zip(files, "48", strict=True):
+        one = replace(options, max_num_seqs=clients)
+        load = SavedTraffic("128", "32", concurrency=clients)
+        saved_plan.write(Path(file), one, plan, goal="cost", traffic=load)
+    beside = LaunchOptions(engine="simulated", max_model_len="4096")
+    state = tune.begin(beside, tune.TuneOptions(plans=tuple(files)))
+    found = [
+        (each.name, each.options.max_num_seqs, each.options.max_model_len)
+        for each in state.candidates
+    ]
+    assert found == [("a.yaml", "4", "4096"), ("b.yaml", "8", "4096")]
+    assert (state.traffic, state.requests) == (SavedTraffic("128", "32", concurrency="4"), 16)
+    state = tune.begin(beside, tune.TuneOptions(plans=tuple(files), rate="2"))
+    assert state.traffic == SavedTraffic("128", "32", rate="2")
+    there = replace(options, machine="simulated:gaudi3-oam")
+    with refused("tune.machine", ExitCode.USAGE, found=there.machine):
+        tune.begin(there, tune.TuneOptions(plans=tuple(files)))
 
 
 class Watcher:
@@ -221,13 +231,13 @@ def test_a_run_has_a_score_by_the_goal(goal: str, score: float | None) -> None:
     ("options", "given", "id", "values"),
     [
         ({}, {"goal": "x"}, "tune.goal", {"found": "x", "known": ", ".join(tune.GOALS)}),
-        ({"tuning": "reference"}, {}, "tune.reference", {}),
+        ({}, {}, "tune.plans", {"found": "m"}),
+        ({}, {"plans": ("a/m",)}, "tune.plans", {"found": "a/m"}),
         ({}, {"rate": "1", "concurrency": "1"}, "capacity.one_demand", {}),
-        ({"machine": "simulated:hls2"}, {}, "tune.machine", {"found": "simulated:hls2"}),
     ],
 )
 def test_a_search_that_cannot_be_is_refused(
-    options: dict[str, str], given: dict[str, str], id: str, values: dict[str, str]
+    options: dict[str, str], given: dict[str, Any], id: str, values: dict[str, str]
 ) -> None:
     with refused(id, ExitCode.USAGE, **values):
         tune.begin(LaunchOptions(model="m", **options), tune.TuneOptions(**given))  # type: ignore[arg-type]
@@ -255,8 +265,7 @@ class User:
             "TRIVIAL_GRAPHS": "1",
         }
         model = write_model(tmp_path / "models" / "Small")
-        load = ("--concurrency", "4", "-i", "16", "-o", "8", "--requests", "8", "--candidates", "2")
-        self.words = ["tune", str(model), "--python", str(python), "-n", "1", "--no-doctor", *load]
+        self.launch = [str(model), "--python", str(python), "-n", "1"]
 
     def start(self, *words: str) -> subprocess.Popen[str]:
         argv = [sys.executable, "-m", "gaudi_launch", *words]
@@ -281,9 +290,13 @@ def user(tmp_path: Path, machine: Path, timed_python: Path) -> User:
 
 
 def test_a_bad_plan_is_replaced_and_the_comparison_proves_it(user: User, tmp_path: Path) -> None:
+    files = [str(tmp_path / f"{batch}.yaml") for batch in (1, 64)]
+    for batch, file in zip(("1", "64"), files, strict=True):
+        assert user.json("plan", *user.launch, "-b", batch, "--save", file, "--json")
     best = tmp_path / "best.yaml"
+    load = ("--concurrency", "4", "-i", "16", "-o", "8", "--requests", "8", "--no-doctor")
     words = ("--for", "throughput", "--minutes", "20", "--save", str(best), "--json")
-    found = user.json(*user.words, *words, "--", "--max-num-seqs", "1")
+    found = user.json("tune", *files, *load, *words)
     assert found["complete"] and not found["best"]["is_given"]
     assert found["best"]["gain"] > 1.5
     assert user.alive() == []
@@ -291,5 +304,5 @@ def test_a_bad_plan_is_replaced_and_the_comparison_proves_it(user: User, tmp_pat
     assert {row["name"]: row["verdict"] for row in rows}["output_rate"] == "better"
     for start in found["starts"]:
         assert start["runs"] and all(Path(run["file"]).is_file() for run in start["runs"])
-    planned = user.json("plan", "--plan", str(best), "--python", str(user.words[3]), "--json")
+    planned = user.json("plan", "--plan", str(best), "--json")
     assert "--max-num-seqs" in planned["argv"]

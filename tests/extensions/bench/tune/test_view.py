@@ -11,9 +11,8 @@ import pytest
 from gaudi_launch.core.launch.options import LaunchOptions
 from gaudi_launch.core.launch.saved_plan import SavedTraffic
 from gaudi_launch.extensions.bench.tune import view as tune
-from gaudi_launch.extensions.bench.tune.candidates import TuneCandidate
 from gaudi_launch.extensions.bench.tune.case import TuneOutcome
-from gaudi_launch.extensions.bench.tune.state import TuneFigure, TuneStart, TuneState
+from gaudi_launch.extensions.bench.tune.state import TuneCandidate, TuneFigure, TuneStart, TuneState
 from tests.support.views import for_programs, views
 
 pytestmark = pytest.mark.usefixtures("plain_english")

@@ -1,0 +1,135 @@
+"""The case of a prediction: its model, machine and data types."""
+
+from __future__ import annotations
+
+import logging
+import os
+from dataclasses import dataclass
+
+from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.core.base.messages import Message, message
+from gaudi_launch.core.engines.upstream_tasks import CHAT, task_of
+from gaudi_launch.core.host.accelerators import Accelerator, accelerators, identify, product_of
+from gaudi_launch.core.host.hardware import Host
+from gaudi_launch.core.host.simulated import server_of
+from gaudi_launch.core.launch.machine import load
+from gaudi_launch.core.launch.options import LaunchOptions
+from gaudi_launch.core.launch.saved_plan import own_part
+from gaudi_launch.core.models.model import Model
+from gaudi_launch.core.models.sizing import WEIGHT_BYTES
+from gaudi_launch.core.planning.engine import Engine
+from gaudi_launch.core.planning.known_model import known_model
+from gaudi_launch.core.planning.model_name import check_sizes
+
+_log = logging.getLogger(__name__)
+
+_DEFAULT_PRODUCT = "gaudi2"
+_NO_NOTES: tuple[Message, ...] = ()
+_SHORT_DTYPES = {"bf16": "bfloat16", "fp16": "float16"}
+
+
+@dataclass(frozen=True)
+class ForecastCase:
+    """A model of known sizes on a machine; ``machine`` None: this one."""
+
+    model: Model
+    machine: str | None
+    host: Host
+    notes: tuple[Message, ...] = ()
+
+
+def read_case(options: LaunchOptions, accelerator: str) -> ForecastCase:
+    """Return the case of these options, for every predicted speed.
+
+    The machine is a full server of ``accelerator`` where that is named, or where this machine has
+    no card. Raises LaunchError, (MODEL) for a model of unknown sizes or without generated text.
+    """
+    if accelerator and own_part(options).machine:
+        raise LaunchError("recommend.one_machine", ExitCode.USAGE)
+    machine, notes = options.machine, _NO_NOTES
+    if accelerator:
+        machine, notes = _server(accelerator)
+    host = load(machine)
+    if not host.cards and not machine:
+        machine, notes = _server("")
+        host = load(machine)
+    model = sized_model(options.model or "")
+    if task_of(model) != CHAT:
+        raise LaunchError("capacity.pooling", ExitCode.MODEL, model=model.path)
+    return ForecastCase(model, machine, host, notes)
+
+
+def _server(accelerator: str) -> tuple[str, tuple[Message, ...]]:
+    """Return a full server of a product, and the note if none was named.
+
+    Raises LaunchError (USAGE).
+    """
+    product = find_product(accelerator)
+    if product is None:
+        known = ", ".join(accelerators())
+        raise LaunchError("fit.accelerator", ExitCode.USAGE, found=accelerator, known=known)
+    server = server_of(product.id)
+    if server is None:
+        raise LaunchError("recommend.no_server", ExitCode.USAGE, found=product.id)
+    if accelerator:
+        return server, ()
+    note = message("recommend.assumed_machine", product=product.title, cards=product.cards)
+    return server, (note,)
+
+
+def sized_model(path: str) -> Model:
+    """Return a model whose sizes are known.
+
+    Raises LaunchError (MODEL) naming the unknown ones.
+    """
+    found = known_model(path, must_exist=False)
+    check_sizes(found)
+    return found
+
+
+def find_product(text: str) -> Accelerator | None:
+    """Return the Gaudi product of a name, that of this machine for "".
+
+    Return None for another name.
+    """
+    return accelerators().get(text.lower() or own_accelerator()) or identify(text)
+
+
+def own_accelerator() -> str:
+    """Return the product in this machine, gaudi2 without cards."""
+    try:
+        return product_of(load()) or _DEFAULT_PRODUCT
+    except LaunchError as error:
+        _log.debug("this machine has no known product: %s", error)
+        return _DEFAULT_PRODUCT
+
+
+def read_dtype(given: str) -> str:
+    """Return the data type of this argument, by the name that weights have.
+
+    Raises LaunchError (USAGE) for one of unknown size.
+    """
+    found = _SHORT_DTYPES.get(given.lower(), given)
+    if found and found not in WEIGHT_BYTES:
+        known = ", ".join([*_SHORT_DTYPES, *WEIGHT_BYTES])
+        raise LaunchError("fit.dtype", ExitCode.USAGE, found=given, known=known)
+    return found
+
+
+def data_types(model: Model, given: str, engine: Engine | None) -> list[str]:
+    """Return the data types to try, the model's first.
+
+    fp8 follows bfloat16, because it is the other way to fit. For an engine that dequantises the
+    weights when it loads them, the only one is the wider type on the card.
+    """
+    named = read_dtype(given)
+    if named:
+        return [named]
+    expanded = ""
+    if engine is not None:
+        expanded = engine.support(model, variables=os.environ).expanded_to
+    if expanded:
+        return [expanded]
+    if model.quantization:
+        return [model.quantization]
+    return ["bfloat16", "fp8"]

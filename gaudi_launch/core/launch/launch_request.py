@@ -1,0 +1,100 @@
+"""The options of a launch, completed by its saved plan and read as a request."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.core.engines import registry
+from gaudi_launch.core.engines.install.demo import demo_dir, demo_is_ready
+from gaudi_launch.core.launch.options import LaunchOptions, to_request
+from gaudi_launch.core.launch.saved_plan import ComparedPlan, merged
+from gaudi_launch.core.planning.engine_args import engine_args
+from gaudi_launch.core.planning.request import Request
+from gaudi_launch.core.planning.secret_args import refuse_secret_args, with_secret_moved
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class LaunchRequest:
+    """The request of a launch and its place.
+
+    ``machine`` is None for this one. ``in_image``: the engine is in an image, and no interpreter of
+    this machine is queried for it. ``saved``: the plan of --plan, to compare with.
+    """
+
+    request: Request
+    machine: str | None
+    in_image: bool
+    saved: ComparedPlan | None
+
+
+def read_options(options: LaunchOptions, *, in_image: bool, secret_file: bool) -> LaunchRequest:
+    """Return the request of these options.
+
+    ``secret_file``: a secret option that the engine reads from no variable goes into a file.
+    Raises LaunchError.
+    """
+    options = merged(options)
+    request = to_request(options)
+    simulated = registry.entry(request.engine).machine
+    request = _with_safe_secrets(request, into_file=secret_file)
+    if request.model == "demo":
+        request = _demo_request(request, in_image=in_image)
+    return LaunchRequest(
+        request,
+        options.machine or simulated or None,
+        in_image,
+        ComparedPlan.of(options),
+    )
+
+
+def _with_safe_secrets(request: Request, *, into_file: bool) -> Request:
+    """Return the request with secret options where other users cannot read them.
+
+    Raises LaunchError (USAGE) where that is impossible.
+    """
+    if not registry.entry(request.engine).in_container:
+        return with_secret_moved(request, into_file=into_file)
+    # also with --force: other users of the machine can read the container's command line
+    refuse_secret_args(engine_args(user=request.extra))
+    return replace(request, environment=_standing(request.environment))
+
+
+def _standing(environment: Mapping[str, str]) -> Mapping[str, str]:
+    """Return the environment with the current folder.
+
+    docker needs absolute paths, and PWD may be another process's.
+    """
+    try:
+        return {**environment, "PWD": str(Path.cwd())}
+    except OSError as error:
+        _log.debug("the current folder has no path: %s", error)
+        return environment
+
+
+def _demo_request(request: Request, *, in_image: bool) -> Request:
+    """Return the request with the demo model's folder, if any, and its engine."""
+    if in_image and not demo_is_ready():
+        raise LaunchError("render.demo_missing", ExitCode.MODEL)
+    folder = demo_dir()
+    path = str(folder) if folder.is_dir() else "demo"
+    engine = registry.demo_engine(request.engine)
+    return replace(request, model=path, engine=engine, served_name=request.served_name or "demo")
+
+
+def set_up_demo(engine: str | None, say: Callable[[str], None]) -> None:
+    """Install the demo model and its engine. Raises LaunchError."""
+    embedded = registry.made_by_steps(registry.demo_engine("auto"))
+    embedded.check_launch()
+    outer = (engine or "auto").partition(":")[0]
+    if registry.is_ray(outer):
+        around = registry.made_by_steps(outer)
+        if not around.is_ready():
+            around.setup(say)
+    if embedded.missing(demo=True):
+        embedded.setup(say)

@@ -1,0 +1,135 @@
+"""The inputs of a plan, with its checks and recipe cache."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.core.base.messages import Message, message
+from gaudi_launch.core.base.optional import mapped
+from gaudi_launch.core.base.paths import cache_dir, machine_root, state_dir
+from gaudi_launch.core.base.steps import step
+from gaudi_launch.core.buckets.warmup_time import FILE_NAME, read_measured
+from gaudi_launch.core.doctor.findings import Finding, Wants
+from gaudi_launch.core.doctor.runner import quick
+from gaudi_launch.core.engines import registry
+from gaudi_launch.core.engines.detect import Installed, detect, engine_facts
+from gaudi_launch.core.engines.introspect import InstalledBuckets
+from gaudi_launch.core.host.hardware import Host
+from gaudi_launch.core.host.host_config import load_config
+from gaudi_launch.core.launch.model_needs import Provision
+from gaudi_launch.core.launch.saved_plan import ComparedPlan
+from gaudi_launch.core.launch.setup_steps import SetupStep
+from gaudi_launch.core.models.model import Model
+from gaudi_launch.core.planning.engine import Engine
+from gaudi_launch.core.planning.model_name import name_warning
+from gaudi_launch.core.planning.placement import Placement
+from gaudi_launch.core.planning.plan import Plan
+from gaudi_launch.core.planning.planner import make_plan
+from gaudi_launch.core.planning.request import Request
+from gaudi_launch.core.recipes.attach import Cached, with_cache
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """All inputs of a plan, read once."""
+
+    request: Request
+    host: Host
+    model: Model
+    engine: Engine
+    installed: Installed | None
+    machine: str | None = None
+    provision: Provision | None = None
+    saved: ComparedPlan | None = None
+
+    @property
+    def steps(self) -> tuple[SetupStep, ...]:
+        """Return the steps of serve before it starts the engine, also completed ones."""
+        return self.provision.steps if self.provision else ()
+
+    def check_engine(self) -> None:
+        """Raise LaunchError where the interpreter of this machine lacks the engine."""
+        registry.check_engine(self.engine, self.installed or detect(self.request.python))
+
+    def plan(self, placement: Placement | None = None) -> Plan:
+        """Return the plan.
+
+        ``placement`` for cards that were chosen and are reserved already.
+        """
+        measured = read_measured(state_dir() / FILE_NAME)
+        engine, asked = self.engine, None
+        if self.installed is not None:
+            asked = InstalledBuckets(self.installed.python)
+            engine = engine.asking(asked)
+        with step("screen.step_plan"):
+            made = make_plan(
+                self.request, self.host, self.model, engine, placement, measured=measured
+            )
+        differs = () if asked is None or asked.difference is None else (asked.difference,)
+        made = replace(made, warnings=(*self._name_notes(), *made.warnings, *differs))
+        if not registry.is_decided(self.request.engine, self.installed):
+            python = self.installed.python if self.installed else "PATH"
+            assumed = message("plan.no_engine", python=python, engine=made.engine.exact)
+            made = replace(made, warnings=(assumed, *made.warnings))
+        notes = self.provision.notes if self.provision else ()
+        if self.saved is not None:
+            notes = (*notes, *self.saved.differences(made))
+        return replace(made, warnings=(*notes, *self._unmeasured(), *made.warnings))
+
+    def _unmeasured(self) -> tuple[Message, ...]:
+        """Return the note on files of fp8 that docker would mount as empty folders."""
+        files = self.engine.measured_files(self.request)
+        missing = ", ".join(each for each in files if not Path(each).exists())
+        return (message("tgi.not_measured", missing=missing),) if missing else ()
+
+    def _name_notes(self) -> tuple[Message, ...]:
+        """Return the warnings for a model whose files were not read."""
+        if self.provision is None:
+            return name_warning(self.request.model, self.model)
+        # the plan's model may have another path, of the folder that a conversion will write
+        return name_warning(self.provision.facts.model, self.provision.known)
+
+    def cached(self, plan: Plan) -> Cached | None:
+        """Return the plan with its recipe cache; None where there is none to manage."""
+        if not self.engine.keeps_recipes:
+            return None
+        here = self.machine is None
+        return with_cache(
+            plan, self.request, self.host, cache_dir(), look=here, machine_root=machine_root()
+        )
+
+    def with_cache(self, plan: Plan) -> Plan:
+        """Return the plan with its recipe cache, where there is one to manage."""
+        cached = self.cached(plan)
+        if cached is None:
+            return plan
+        return cached.plan
+
+    def findings(self, plan: Plan) -> list[Finding]:
+        """Return the doctor's fast checks of this machine for this plan."""
+        engine = mapped(engine_facts, self.installed)
+        elsewhere = self.machine is not None and self.request.python is None
+        if elsewhere or not self.engine.innermost.needs_interpreter:
+            engine = None  # this machine's says nothing about it
+        if plan.engine.simulated:
+            # the cards are those of another machine, the process is of this one
+            wants = Wants(gaudi=False, engine=self.engine.environment)
+            return quick(Host(), load_config(None), wants, engine)
+        modules = plan.placement.modules
+        # the port is checked separately, on the machine that it will be opened on
+        wants = Wants(
+            cards=len(modules) or None,
+            modules=modules,
+            gaudi=self.engine.needs_cards,
+            container=plan.container is not None,
+            engine=self.engine.innermost.identity.label,
+        )
+        return quick(self.host, load_config(self.machine), wants, engine)
+
+
+def refuse_simulated(prepared: Prepared) -> None:
+    """Raise LaunchError (USAGE) for simulated cards, which run on this machine only."""
+    if prepared.engine.innermost.identity.simulated:
+        raise LaunchError("simulated.here_only", ExitCode.USAGE)

@@ -1,0 +1,124 @@
+"""The route of a launch, step by step: read this file first.
+
+    options    what is requested, from the command line, the Python API or a saved plan
+    machine    this one, another one's snapshot, or a simulated one
+    engine     facts of the release, then the installed engine's own answers
+    model      what it is, and what it still needs
+    plan       pure; its cards are provisional
+    to do      what is missing: serve does it, plan prints it
+    cards      reserved, and the plan made for them
+    start      files written, engine started, log followed, address probed
+
+A step's helpers are in the module that its function is imported from. The last two steps, and
+what is done about the missing, are passed in by serve.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from functools import cache, partial
+from typing import Protocol, TypeVar
+
+from gaudi_launch.core.launch.chosen_engine import choose_engine
+from gaudi_launch.core.launch.launch_request import read_options
+from gaudi_launch.core.launch.machine import LaunchMachine
+from gaudi_launch.core.launch.options import LaunchOptions
+from gaudi_launch.core.launch.prepared import Prepared
+from gaudi_launch.core.launch.served_model import read_model
+from gaudi_launch.core.launch.todo import CheckedPlan, checked
+from gaudi_launch.core.planning.known_model import known_model
+from gaudi_launch.core.planning.placement import Placement
+from gaudi_launch.core.planning.plan import Plan
+
+Started = TypeVar("Started", covariant=True)
+
+
+@dataclass(frozen=True)
+class ReservedCards:
+    """The cards of a launch and their open lock files; empty without cards."""
+
+    placement: Placement | None = None
+    held: tuple[int, ...] = ()
+
+
+class Serving(Protocol[Started]):
+    """The actions of serve about what `plan` only prints."""
+
+    @property
+    def in_image(self) -> bool:
+        """Return True if the engine runs in a container's image."""
+
+    @property
+    def no_doctor(self) -> bool:
+        """Return True if it starts although the doctor's checks fail."""
+
+    def housed(self, prepared: Prepared, made: Plan) -> Plan:
+        """Return the plan in the requested container; unchanged without one."""
+
+    def bring(self, found: CheckedPlan) -> bool:
+        """Fetch and convert what is missing; return False if nothing is."""
+
+    def reserve(self, found: CheckedPlan) -> AbstractContextManager[ReservedCards]:
+        """Prepare what runs the plan, then reserve the cards."""
+
+    def start(self, prepared: Prepared, made: Plan, held: tuple[int, ...]) -> Started:
+        """Start the engine on reserved cards."""
+
+
+def prepare(
+    options: LaunchOptions, *, in_image: bool = False, secret_file: bool = False
+) -> Prepared:
+    """Read options, machine, engine and model.
+
+    Nothing is written, and names suffice. ``in_image``: the engine is in an image, and no
+    interpreter of this machine is queried for it. ``secret_file``: a secret option that the engine
+    reads from no variable goes into a file. Raises LaunchError.
+    """
+    launch = read_options(options, in_image=in_image, secret_file=secret_file)
+    machine = LaunchMachine(launch.machine)
+    known = cache(partial(known_model, launch.request.model, must_exist=False))
+    chosen = choose_engine(launch, machine, known)
+    return read_model(launch, machine, chosen, known)
+
+
+def checked_plan(options: LaunchOptions) -> CheckedPlan:
+    """Return the plan of these options with the doctor's fast checks.
+
+    Reads only: the model and the engine need not exist. Raises LaunchError.
+    """
+    prepared = prepare(options, secret_file=True)
+    return checked(prepared, prepared.with_cache(prepared.plan()))
+
+
+def plan(options: LaunchOptions) -> tuple[Plan, Prepared]:
+    """Return the plan of `checked_plan` and what it is made of.
+
+    What is left to do, and serve does not do, is among its warnings.
+    """
+    checked = checked_plan(options)
+    left = [each.what for each in checked.todo if not each.by_serve]
+    return replace(checked.plan, warnings=(*left, *checked.plan.warnings)), checked.prepared
+
+
+def launch(options: LaunchOptions, serving: Serving[Started]) -> Started:
+    """Take a launch through all steps. Raises LaunchError."""
+    found = _startable(options, serving)
+    if serving.bring(found):
+        # what was fetched decides more than a name
+        found = _startable(options, serving)
+    with serving.reserve(found) as cards:
+        made = found.prepared.plan(cards.placement)
+        return serving.start(found.prepared, made, cards.held)
+
+
+def _startable(options: LaunchOptions, serving: Serving[Started]) -> CheckedPlan:
+    """Return the plan that starts, after what serve does itself.
+
+    Raises LaunchError where `plan` shows that it is refused, or that the user has something to do.
+    """
+    in_image = serving.in_image
+    prepared = prepare(options, in_image=in_image, secret_file=not in_image)
+    found = checked(prepared, serving.housed(prepared, prepared.plan()))
+    found.refuse(no_doctor=serving.no_doctor)
+    return found
