@@ -30,7 +30,12 @@ from gaudi_launch.extensions.bench.run_file import (
     load,
     save,
 )
-from gaudi_launch.extensions.bench.workload import from_trace, made_up
+from gaudi_launch.extensions.bench.workload import (
+    CONCURRENCY,
+    BenchNumbers,
+    from_trace,
+    made_up,
+)
 
 if TYPE_CHECKING:
     from gaudi_launch.core.launch.prediction import SpeedEstimate
@@ -43,7 +48,6 @@ _ENGINES_CLIENT = "vllm"
 PRINTED_ONLY = "inference-benchmarker"
 _REQUESTS = 40
 _INPUT, _OUTPUT = "256", "64"
-_CONCURRENCY = 4
 
 _LOAD, _HOW = "Load", "How to ask"
 
@@ -139,38 +143,6 @@ class BenchOptions:
         panel=_LOAD,
         metavar="FILE",
     )
-
-
-@dataclass(frozen=True)
-class BenchNumbers:
-    """The load in numbers.
-
-    Lengths are (least, most) tokens, ``rate`` is in requests per second.
-
-    ``seed`` names the workload; the texts of its requests are drawn by ``texts``.
-    """
-
-    input: tuple[int, int]
-    output: tuple[int, int]
-    rate: float | None
-    concurrency: int | None
-    requests: int | None
-    seconds: float | None
-    seed: int
-    texts: int
-    timeout: float
-
-    @property
-    def fixed_lengths(self) -> bool:
-        """Report whether all requests have the same lengths."""
-        return self.input[0] == self.input[1] and self.output[0] == self.output[1]
-
-    @property
-    def most_at_once(self) -> int | None:
-        """Return the limit of concurrent requests; without a rate there is always one."""
-        if self.rate is not None:
-            return self.concurrency
-        return self.concurrency or _CONCURRENCY
 
 
 @dataclass(frozen=True)
@@ -477,10 +449,10 @@ def _with_tool(case: BenchCase, say: Callable[[str], None], scale: float) -> Ben
     _check_server(case, key)
     say(message("measure.tool_runs", tool=case.tool, program=case.program).render())
     began = time.time()
-    sent, rate = case, case.numbers.rate
-    if rate is not None:
-        sent = replace(case, numbers=replace(case.numbers, rate=rate * scale))
-    report = external_tools.run_vllm(sent, child_environment(case.found.url, key))
+    sent, environment = case.numbers, child_environment(case.found.url, key)
+    if sent.rate is not None:
+        sent = replace(sent, rate=sent.rate * scale)
+    report = external_tools.run_vllm(case.program, case.found, case.tokenizer, sent, environment)
     facts = {"tool": case.tool, **server_facts(case.found, case.model), "form": "completions"}
     facts |= {"began": began, "interrupted": False}
     summary = external_tools.vllm_summary(report)
@@ -512,9 +484,8 @@ def benchmarker_command(case: BenchCase) -> tuple[str, ...]:
     """Return the docker command of inference-benchmarker; it is shown, never run."""
     from gaudi_launch.core.base.paths import state_dir
 
-    return tuple(
-        external_tools.benchmarker_words(for_tool(case), state_dir() / "bench" / PRINTED_ONLY)
-    )
+    case, results = for_tool(case), state_dir() / "bench" / PRINTED_ONLY
+    return tuple(external_tools.benchmarker_words(case.found, case.tokenizer, results))
 
 
 def kept(case: BenchCase, outcome: BenchOutcome) -> BenchReport:
@@ -545,7 +516,7 @@ def _predicted(case: BenchCase) -> SpeedEstimate | None:
     load = from_ranges(numbers.input, numbers.output)
     if numbers.rate is not None:
         return of_record(case.found.plan, load.at_rate(numbers.rate))
-    return of_record(case.found.plan, load.of_clients(numbers.concurrency or _CONCURRENCY))
+    return of_record(case.found.plan, load.of_clients(numbers.concurrency or CONCURRENCY))
 
 
 def comparison(files: Sequence[str], plot: Path | None) -> tuple[BenchRun, BenchRun]:

@@ -23,7 +23,8 @@ from gaudi_launch.core.base.json_values import is_number
 from gaudi_launch.core.base.reader import read_json
 
 if TYPE_CHECKING:
-    from gaudi_launch.extensions.bench.case import BenchCase
+    from gaudi_launch.core.services.endpoint import Target
+    from gaudi_launch.extensions.bench.workload import BenchNumbers
 
 _log = logging.getLogger(__name__)
 
@@ -53,20 +54,21 @@ def has_vllm_client(python: str) -> bool:
     return done.returncode == 0 and done.stdout.strip().endswith("True")
 
 
-def vllm_words(case: BenchCase, report: Path) -> list[str]:
+def vllm_words(
+    python: str, found: Target, tokenizer: str, load: BenchNumbers, report: Path
+) -> list[str]:
     """Return vLLM's client as an argument list.
 
     It reads the key from OPENAI_API_KEY.
     """
-    load = case.numbers
     if load.rate is not None:
         pace = ["--request-rate", f"{load.rate:g}"]
     else:
         pace = ["--max-concurrency", str(load.concurrency or 1)]
     return [
-        case.program,
+        python,
         *("-m", "vllm.entrypoints.cli.main", "bench", "serve"),
-        *("--base-url", case.found.url, "--model", case.model, "--tokenizer", case.tokenizer),
+        *("--base-url", found.url, "--model", str(found.model), "--tokenizer", tokenizer),
         *("--dataset-name", "random", "--random-input-len", str(load.input[1])),
         *(
             "--random-output-len",
@@ -89,31 +91,39 @@ def vllm_words(case: BenchCase, report: Path) -> list[str]:
     ]
 
 
-def benchmarker_words(case: BenchCase, results: Path, profile: str = "chat") -> list[str]:
+def benchmarker_words(
+    found: Target, tokenizer: str, results: Path, profile: str = "chat"
+) -> list[str]:
     """Return the docker command of inference-benchmarker, to be run by the user.
 
     It needs a server with OpenAI's chat. Raises LaunchError (USAGE) when the tokenizer is a folder.
     """
-    if case.tokenizer.startswith("/"):
+    if tokenizer.startswith("/"):
         # src/lib.rs: Tokenizer::from_pretrained, which reads the hub
         raise LaunchError("measure.hub_tokenizer", ExitCode.USAGE)
     return [
         *("docker", "run", "--rm", "-it", "--net", "host"),
         # names only: docker takes the values from the environment (src/main.rs reads API_KEY)
         *("-v", f"{results}:/opt/inference-benchmarker/results", "-e", "HF_TOKEN", "-e", "API_KEY"),
-        *(IMAGE, "inference-benchmarker", "--tokenizer-name", case.tokenizer),
-        *("--model-name", case.model, "--url", case.found.url, "--profile", profile),
+        *(IMAGE, "inference-benchmarker", "--tokenizer-name", tokenizer),
+        *("--model-name", str(found.model), "--url", found.url, "--profile", profile),
     ]
 
 
-def run_vllm(case: BenchCase, environment: Mapping[str, str]) -> dict[str, Any]:
+def run_vllm(
+    python: str,
+    found: Target,
+    tokenizer: str,
+    load: BenchNumbers,
+    environment: Mapping[str, str],
+) -> dict[str, Any]:
     """Return the report of vLLM's client.
 
     Raises LaunchError (FAILED) when it fails.
     """
     with tempfile.TemporaryDirectory(prefix="gaudi-launch-bench-") as place:
         folder, ending = Path(place), interrupt.Ending(folder=place)
-        argv = vllm_words(case, folder / "report.json")
+        argv = vllm_words(python, found, tokenizer, load, folder / "report.json")
         try:
             # its output is progress: our stdout is for the result
             done = interrupt.run(

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from gaudi_launch.core.planning.engine import Engine
     from gaudi_launch.core.render.gateway import GatewayFiles
 
+# of the image for Inferentia (objects/inferentia.py)
+_NEURON_RAY = "2.22.0"
 KINDS = ("deployment", "leaderworkerset", "rayservice")
 _WHAT, _SCALE, _STORE, _POD = "What", "Scaling", "Storage and secrets", "Pods and network"
 
@@ -179,7 +181,6 @@ def completed(
     Raises LaunchError (USAGE) for an impossible cluster.
     """
     from gaudi_launch.core.host.accelerators import instances
-    from gaudi_launch.extensions.kubernetes.objects.inferentia import RAY_VERSION
 
     on_neuron = options.accelerator in instances()
     kind = _kind(options, on_neuron=on_neuron)
@@ -193,7 +194,7 @@ def completed(
         _check_label(label)
     for key in options.tolerate:
         _check_key("--tolerate", key)
-    usual_ray = RAY_VERSION if on_neuron else ray_engine().identity.version
+    usual_ray = _NEURON_RAY if on_neuron else ray_engine().identity.version
     return replace(
         options,
         release=release,

@@ -76,7 +76,7 @@ class ChangeCase:
 def steps_of(
     case: ChangeCase, refused: Refused
 ) -> tuple[tuple[ChangeStep, ...], Mapping[str, Placement]]:
-    """Return the steps from what runs to what is to run, and the cards of each new engine.
+    """Return the steps to what is to run, and the cards of new engines.
 
     Engines that the file has no more end first. Cards are divided once for all new engines where
     all fit next to the old ones. Raises what ``refused`` makes for a model without cards.

@@ -15,9 +15,9 @@ from gaudi_launch.core.launch.prediction import of_record
 from gaudi_launch.core.predict.load import Load, from_ranges
 from gaudi_launch.core.services.endpoint import Target
 from gaudi_launch.extensions.bench import case as bench
-from gaudi_launch.extensions.bench.case import BenchCase, BenchNumbers, BenchOptions, BenchOutcome
+from gaudi_launch.extensions.bench.case import BenchCase, BenchOptions, BenchOutcome
 from gaudi_launch.extensions.bench.run_file import BenchRun
-from gaudi_launch.extensions.bench.workload import made_up
+from gaudi_launch.extensions.bench.workload import BenchNumbers, made_up
 from tests.support.refusals import failing, refused
 from tests.support.stand_in_server import KEY, serving
 
