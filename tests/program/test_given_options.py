@@ -45,14 +45,12 @@ from gaudi_launch.extensions.cluster.case import ClusterOptions, HostOptions
 from gaudi_launch.extensions.fp8 import case as fp8_case
 from gaudi_launch.extensions.fp8.case import CalibrateOptions
 from gaudi_launch.extensions.kubernetes import case as kubernetes_case
-from gaudi_launch.extensions.kubernetes.case import KubernetesForm
 from gaudi_launch.extensions.kubernetes.kube import case as kube_case
-from gaudi_launch.extensions.kubernetes.kube.case import KubeAccess, LogOptions
+from gaudi_launch.extensions.kubernetes.kube.case import LogOptions
+from gaudi_launch.extensions.kubernetes.kubectl import Kubectl
 from gaudi_launch.extensions.kubernetes.options import KubernetesOptions
-from gaudi_launch.extensions.kubernetes.with_options import read_with
 from gaudi_launch.extensions.offline import case as offline_case
 from gaudi_launch.extensions.offline import pack as offline_pack
-from gaudi_launch.extensions.offline.case import InstallOptions
 from gaudi_launch.extensions.offline.pack import PackOptions
 from gaudi_launch.extensions.ray import case as ray_case
 from gaudi_launch.extensions.recommend import case as recommend_case
@@ -61,7 +59,6 @@ from gaudi_launch.extensions.stack import case as stack_case
 from gaudi_launch.extensions.stack import init as stack_init
 from gaudi_launch.extensions.stack import stack_plan as stack_stack_plan
 from gaudi_launch.extensions.stack.change import ChangeOptions
-from gaudi_launch.extensions.stack.init import InitOptions
 from gaudi_launch.extensions.watch.top import case as top_case
 from gaudi_launch.extensions.watch.top.case import WatchRequest
 
@@ -86,8 +83,8 @@ class Case:
     named: Mapping[str, Any] = field(default_factory=dict)
 
 
-ACCESS = KubeAccess("space", "/k", "there")
-NOWHERE = KubeAccess("", "", "")
+ACCESS = Kubectl("space", "/k", "there")
+NOWHERE = Kubectl("", "", "")
 _KUBE = "-N space --kubeconfig /k --context there"
 _C = Path("/c")
 
@@ -234,9 +231,15 @@ CASES = (
     Case(
         "offline install /p --python p --force -c /c",
         offline_case.install,
-        (InstallOptions(Path("/p"), "p", _C, True),),
+        (Path("/p"),),
+        {"python": "p", "cache": _C, "force": True},
     ),
-    Case("offline install /p", offline_case.install, (InstallOptions(Path("/p")),)),
+    Case(
+        "offline install /p",
+        offline_case.install,
+        (Path("/p"),),
+        {"python": None, "cache": None, "force": False},
+    ),
     Case(
         "pull me/m --from hf --to /t --revision r --repo-type dataset --all --trust-remote-code"
         " --verify",
@@ -297,19 +300,15 @@ CASES = (
         (
             LAUNCHED,
             KubernetesOptions(image="i", name="n", webui=True),
-            KubernetesForm(read_with),
+            None,
         ),
+        {"helm": False},
     ),
     Case(
         "render kubernetes --stack s --helm /h",
         kubernetes_case.render_several,
-        (
-            Path("s"),
-            None,
-            LaunchOptions(),
-            KubernetesOptions(),
-            KubernetesForm(read_with, helm=True),
-        ),
+        (Path("s"), None, LaunchOptions(), KubernetesOptions()),
+        {"helm": True},
     ),
     Case("restart name --drain 5m", launch_stop.restart, ("name", 300.0)),
     Case("restart name", launch_stop.restart, ("name", 30.0)),
@@ -327,9 +326,9 @@ CASES = (
     Case(
         "stack init a b --to /f -p 80 --engine e --python p --machine m",
         stack_init.init,
-        (["a", "b"], InitOptions(Path("/f"), "80", "m", "e", "p")),
+        (["a", "b"], Path("/f")),
+        {"port": "80", "machine": "m", "engine": "e", "python": "p"},
     ),
-    Case("stack init a", stack_init.init, (["a"], InitOptions(Path("stack.yaml")))),
     Case("stack plan /f --machine m", stack_stack_plan.plan, (Path("/f"), "m")),
     Case("stack plan /f", stack_stack_plan.plan, (Path("/f"), None)),
     Case(

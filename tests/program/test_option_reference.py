@@ -26,7 +26,7 @@ from gaudi_launch.core.services.process.supervise import LIMITS
 from gaudi_launch.extensions.fp8 import case as calibrate
 from gaudi_launch.extensions.kubernetes.objects.needs import HUGEPAGES_MIB
 from gaudi_launch.extensions.kubernetes.objects.webui_objects import IMAGE as WEBUI_IMAGE
-from gaudi_launch.extensions.kubernetes.options import KubernetesOptions, to_cluster
+from gaudi_launch.extensions.kubernetes.options import KubernetesOptions, completed
 from gaudi_launch.extensions.recommend import case as recommend
 from gaudi_launch.extensions.vllm_cpu.image import BASE
 from tests.support.help_texts import FoundCommand, all_commands
@@ -289,7 +289,7 @@ def test_each_example_of_kubernetes_makes_a_target(
         "interface": several,
         "layout": several,
         "ray_version": ray,
-        "autoscale": KubernetesOptions(replicas="1..4"),
+        "autoscale": KubernetesOptions(max_replicas=4),
         "webui_image": KubernetesOptions(webui=True),
         "ingress_class": KubernetesOptions(ingress_host="a.example"),
     }
@@ -301,7 +301,7 @@ def test_each_example_of_kubernetes_makes_a_target(
         example = examples[max(option.names, key=len)]
         given: dict[str, Any] = {field.name: (example,) if option.many else example}
         options = replace(needed.get(field.name, KubernetesOptions()), **given)
-        to_cluster(options, "m", [])
+        completed(options, "m", [])
         count += 1
     assert count == 22
 

@@ -102,9 +102,8 @@ def test_stop_goes_on_after_a_service_that_cannot_be_stopped(
 def test_a_part_of_a_cluster_that_does_not_end_is_exit_code_1(
     trouble: str | None, code: int, replaced: Any
 ) -> None:
-    cluster = SimpleNamespace(members=(), name="site")
-    replaced(cluster_case.to_end, cluster)
+    replaced(cluster_case.to_end, ("site", ()))
     downs = replaced(cluster_case.down, [SimpleNamespace(trouble=trouble)])
     replaced(cluster_view.show_down, None)
     assert run(["cluster", "down"]) == code
-    assert downs == [((cluster,), {})]
+    assert downs == [(("site", ()), {})]

@@ -80,6 +80,8 @@ BY_OTHERS = {
     *(command for command in COMMANDS if "gaudi/bin/" in command),
     # tests/e2e/test_simulated.py
     *(command for command in COMMANDS if "rehearsal" in command),
+    # it starts engines for as long as it says: tests/extensions/bench/tune/test_case.py
+    *(command for command in COMMANDS if " tune " in command),
     # lasts until it is stopped: tests/extensions/bench/test_webui.py
     "gaudi-launch webui demo",
 }

@@ -100,4 +100,4 @@ def test_no_command_shows_a_record_as_an_option(name: str) -> None:
 def test_every_launch_option_is_on_the_command_line() -> None:
     assert [each.name for each in fields(LaunchOptions) if option_of(each) is None] == []
     cluster = [each.name for each in fields(KubernetesOptions) if option_of(each) is None]
-    assert cluster == ["replicas", "requests"]
+    assert cluster == ["replicas", "max_replicas", "requests", "release", "secret_names", "gateway"]

@@ -45,7 +45,7 @@ def member(target: str) -> Any:
 
 
 def _any_package() -> bool:
-    """Return whether an installed package has an entry point of ours."""
+    """Return whether an installed package has an entry point for this program."""
     for place in sys.path:
         for file in Path(place or ".").glob("*-info/entry_points.txt"):
             try:

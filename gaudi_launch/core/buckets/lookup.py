@@ -200,7 +200,6 @@ class ByDimension:
         return Lookup(bucket, "warmed")
 
 
-@dataclass(frozen=True)
 class Raw:
     """No bucketing: every shape is compiled as it is (VLLM_ENABLE_BUCKETING=false)."""
 

@@ -24,7 +24,6 @@ from gaudi_launch.core.base.json_values import mapping
 from gaudi_launch.core.base.metrics_page import samples
 from gaudi_launch.core.base.reader import parse_json
 from gaudi_launch.core.buckets.shared_prefixes import (
-    PrefixColumns,
     columns_of,
     count_of,
     shared_prefixes,
@@ -193,7 +192,7 @@ def _json_rows(text: str) -> list[Mapping[str, Any]]:
 
 def _requests(rows: Iterable[Mapping[Any, Any]]) -> PastRequests:
     """Return the requests of these rows."""
-    found: list[tuple[float, int, int, PrefixColumns]] = []
+    found: list[tuple[float, int, int, tuple[tuple[int, ...], int]]] = []
     timed = True
     for row in rows:
         values = {str(name).strip().lower(): value for name, value in row.items()}

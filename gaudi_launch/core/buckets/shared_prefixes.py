@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from gaudi_launch.core.predict.load import SharedPrefix
@@ -20,21 +19,13 @@ _BLOCK = 512
 _MOST_TOKENS = 10**8
 
 
-@dataclass(frozen=True)
-class PrefixColumns:
-    """The columns of one request's line about its beginning."""
-
-    hashes: tuple[int, ...] = ()
-    cached: int = 0
-
-
-def columns_of(values: Mapping[str, Any]) -> PrefixColumns:
-    """Return the columns about prefixes of one line, whose names are in lower case."""
+def columns_of(values: Mapping[str, Any]) -> tuple[tuple[int, ...], int]:
+    """Return hashes and cached tokens of one line, whose names are in lower case."""
     details = values.get(DETAILS_COLUMN)
     cached = values.get(CACHED_COLUMN)
     if cached is None and isinstance(details, Mapping):
         cached = details.get(CACHED_COLUMN)
-    return PrefixColumns(_numbers(values.get(HASH_COLUMN)), count_of(cached))
+    return _numbers(values.get(HASH_COLUMN)), count_of(cached)
 
 
 def _numbers(value: object) -> tuple[int, ...]:
@@ -59,7 +50,7 @@ def count_of(value: object, most: int = _MOST_TOKENS) -> int:
 
 
 def shared_prefixes(
-    columns: Sequence[PrefixColumns], prompts: Sequence[int]
+    columns: Sequence[tuple[tuple[int, ...], int]], prompts: Sequence[int]
 ) -> tuple[SharedPrefix, ...]:
     """Return each request's shared beginning, in order of arrival.
 
@@ -68,13 +59,13 @@ def shared_prefixes(
     used: dict[int, int] = {}
     brought = 0
     found: list[SharedPrefix] = []
-    for line, tokens in zip(columns, prompts, strict=True):
-        known = _known(line.hashes, used)
-        shared = max(known * _BLOCK, line.cached)
-        oldest = min((used[each] for each in line.hashes[:known]), default=brought)
+    for (hashes, cached), tokens in zip(columns, prompts, strict=True):
+        known = _known(hashes, used)
+        shared = max(known * _BLOCK, cached)
+        oldest = min((used[each] for each in hashes[:known]), default=brought)
         found.append(SharedPrefix(max(0, min(shared, tokens - 1)), brought - oldest))
         brought += max(0, tokens - known * _BLOCK)
-        used.update(dict.fromkeys(line.hashes, brought))
+        used.update(dict.fromkeys(hashes, brought))
     if not any(each.tokens for each in found):
         return ()
     return tuple(found)

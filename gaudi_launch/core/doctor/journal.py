@@ -7,17 +7,16 @@ never began.
 
 from __future__ import annotations
 
-import base64
 import json
 import os
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
-from gaudi_launch.core.base import locks, paths
+from gaudi_launch.core.base import codec, locks, paths
 from gaudi_launch.core.base.reader import parse_json
 
 
@@ -41,44 +40,18 @@ class Former:
     program: str = ""
     at: float = field(default=0.0, compare=False)
 
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "schema": 1,
-            "number": self.number,
-            "at": self.at,
-            "root": self.root,
-            "path": self.path,
-            "content": None if self.content is None else base64.b64encode(self.content).decode(),
-            "mode": self.mode,
-            "wrote": base64.b64encode(self.wrote).decode(),
-            "kernel": self.kernel,
-            "folders": list(self.folders),
-            "program": self.program,
-        }
+
+class Reverted(Protocol):
+    """A change that is reverted by its number, below a machine root."""
+
+    @property
+    def number(self) -> str: ...
+
+    @property
+    def root(self) -> str: ...
 
 
-@dataclass(frozen=True)
-class FormerCap:
-    """A power limit in W that hl-smi changed, of the card at a PCI address."""
-
-    number: str
-    root: str
-    bus: str
-    before_w: int
-    after_w: int
-
-    def to_json(self) -> dict[str, Any]:
-        cap = {"bus": self.bus, "before_w": self.before_w, "after_w": self.after_w}
-        return {
-            "schema": 1,
-            "number": self.number,
-            "at": time.time(),
-            "root": self.root,
-            "cap": cap,
-        }
-
-
-FormerT = TypeVar("FormerT", Former, FormerCap)
+RevertedT = TypeVar("RevertedT", bound=Reverted)
 
 
 def journal_path() -> Path:
@@ -93,17 +66,9 @@ class Journal:
         self._handle = handle
         self._count = 0
 
-    def add(self, former: Former) -> None:
+    def add(self, former: Reverted) -> None:
         """Add a line; it is on disk when this returns."""
-        self._append(former.to_json())
-
-    def add_cap(self, former: FormerCap) -> None:
-        """Add a power limit; the line is on disk when this returns."""
-        self._append(former.to_json())
-
-    def waiting_caps(self, root: Path) -> list[FormerCap]:
-        """Return power limits below this root that are not restored yet, oldest first."""
-        return self._waiting(root, _former_cap)
+        self._append({"schema": 1, **codec.write(former)})
 
     def undone(self, number: str) -> None:
         """Record that this write was reverted."""
@@ -115,19 +80,20 @@ class Journal:
 
     def waiting(self, root: Path) -> list[Former]:
         """Return writes below this root that are not reverted yet, oldest first."""
-        return self._waiting(root, _former)
+        return self.waiting_of(root, Former)
 
-    def _waiting(
-        self, root: Path, read: Callable[[dict[str, Any]], FormerT | None]
-    ) -> list[FormerT]:
-        entries: dict[str, FormerT] = {}
+    def waiting_of(self, root: Path, kind: type[RevertedT]) -> list[RevertedT]:
+        """Return the changes of a kind below this root, as `waiting` does."""
+        entries: dict[str, RevertedT] = {}
         for line in self._lines():
             if "undone" in line:
                 entries.pop(str(line["undone"]), None)
                 continue
-            former = read(line)
-            if former is not None and former.root == str(root):
-                entries[former.number] = former
+            # a line of the other kind, or a damaged one
+            with suppress(codec.BadRecord):
+                former = codec.read(kind, line)
+                if former.root == str(root):
+                    entries[former.number] = former
         return list(entries.values())
 
     def _lines(self) -> Iterator[dict[str, Any]]:
@@ -176,39 +142,3 @@ def _sync_folder(folder: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
-
-
-def _former(entry: dict[str, Any]) -> Former | None:
-    try:
-        return Former(
-            number=str(entry["number"]),
-            root=str(entry["root"]),
-            path=str(entry["path"]),
-            content=None
-            if entry["content"] is None
-            else base64.b64decode(entry["content"], validate=True),
-            mode=None if entry["mode"] is None else int(entry["mode"]),
-            wrote=base64.b64decode(entry["wrote"], validate=True),
-            kernel=bool(entry["kernel"]),
-            folders=tuple(str(folder) for folder in entry["folders"]),
-            program=str(entry.get("program", "")),
-            at=float(entry["at"]),
-        )
-    except (KeyError, TypeError, ValueError):
-        return None
-
-
-def _former_cap(entry: dict[str, Any]) -> FormerCap | None:
-    cap = entry.get("cap")
-    if not isinstance(cap, dict):
-        return None
-    try:
-        return FormerCap(
-            number=str(entry["number"]),
-            root=str(entry["root"]),
-            bus=str(cap["bus"]),
-            before_w=int(cap["before_w"]),
-            after_w=int(cap["after_w"]),
-        )
-    except (KeyError, TypeError, ValueError):
-        return None

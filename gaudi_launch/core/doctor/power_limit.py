@@ -6,13 +6,14 @@ leaves a change that can be reverted. Only products whose range is documented ar
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.doctor import journal
-from gaudi_launch.core.doctor.journal import FormerCap, Journal
+from gaudi_launch.core.doctor.journal import Journal
 from gaudi_launch.core.host import hl_smi_text
 from gaudi_launch.core.host.accelerators import PowerRange, accelerator_of, power_range
 from gaudi_launch.core.host.hardware import Card, Host
@@ -23,16 +24,26 @@ from gaudi_launch.core.host.hl_smi import Ask
 class CapChange:
     """A new power limit of one card, in W; ``before_w`` is the present one."""
 
-    module: int | None
-    index: int | None
     bus: str
     before_w: int
     after_w: int
+    module: int | None = None
+    index: int | None = None
 
     @property
     def arguments(self) -> tuple[str, ...]:
         """Return hl-smi's arguments (docs: System Management Interface Tool, -i and -p)."""
         return ("-i", self.bus, "-p", str(self.after_w))
+
+
+@dataclass(frozen=True)
+class FormerCap:
+    """A change of a power limit by hl-smi."""
+
+    number: str
+    root: str
+    cap: CapChange
+    at: float = field(default=0.0, compare=False)
 
 
 @dataclass(frozen=True)
@@ -95,7 +106,7 @@ def _change(card: Card, watts: int) -> CapChange:
         raise LaunchError(
             "power.unknown_cap", ExitCode.MACHINE, index="?" if card.index is None else card.index
         )
-    return CapChange(card.module, card.index, card.bus, card.power_cap_w, watts)
+    return CapChange(card.bus, card.power_cap_w, watts, card.module, card.index)
 
 
 def apply(root: Path, changes: Sequence[CapChange], ask: Ask) -> list[CapOutcome]:
@@ -110,10 +121,8 @@ def apply(root: Path, changes: Sequence[CapChange], ask: Ask) -> list[CapOutcome
             if change.before_w == change.after_w:
                 outcomes.append(CapOutcome(change, "same", change.before_w))
                 continue
-            former = FormerCap(
-                book.next_number(), str(root), change.bus, change.before_w, change.after_w
-            )
-            book.add_cap(former)
+            former = FormerCap(book.next_number(), str(root), change, time.time())
+            book.add(former)
             outcome = _set(change, ask)
             if outcome.now_w == change.before_w:
                 book.undone(former.number)
@@ -131,8 +140,9 @@ def undo(root: Path, ask: Ask) -> list[CapOutcome]:
         return []
     outcomes = []
     with _OpenedJournal() as book:
-        for former in reversed(book.waiting_caps(root)):
-            change = CapChange(None, None, former.bus, former.after_w, former.before_w)
+        for former in reversed(book.waiting_of(root, FormerCap)):
+            cap = former.cap
+            change = CapChange(cap.bus, cap.after_w, cap.before_w)
             outcome = _set(change, ask)
             outcomes.append(outcome)
             if outcome.status != "failed":

@@ -153,23 +153,23 @@ def _rewrite(plan: Plan, request: Request, use: cache_root.Use, place: _Place) -
     if use.ledger is not None:
         held, measured = use.ledger.bytes, use.ledger.buckets.graphs
     graphs = (plan.buckets or _NONE).graphs
-    limit = size_limit(graphs, place.free, held, measured)
+    mib, reason, too_small = size_limit(graphs, place.free, held, measured)
     folder = local or use.folder
     source: Source = "computed"
     if request.cache_dir:
         source = "flag"
     setting = Setting(
         VARIABLE,
-        f"{folder},false,{limit.mib}",
+        f"{folder},false,{mib}",
         "env",
         source,
-        limit.reason,
+        reason,
         "docs: Runtime Environment Variables",
     )
     settings = [s for s in plan.settings if (s.kind, s.name) != ("env", VARIABLE)]
     warnings = list(plan.warnings)
-    if limit.too_small:
-        warnings.append(message("cache.limit_small", path=str(folder), mib=limit.mib))
+    if too_small:
+        warnings.append(message("cache.limit_small", path=str(folder), mib=mib))
     if local is not None:
         warnings.append(message("cache.network", path=str(root), local=str(local)))
     if plan.skips_warmup and use.state != "hit":

@@ -20,22 +20,13 @@ LEAST_MIB = 16384
 _SPARE_SHARE = 0.1
 
 
-@dataclass(frozen=True)
-class SizeLimit:
-    """The third field of PT_HPU_RECIPE_CACHE_CONFIG in MB, with its reason.
-
-    It also states whether the disk is too small for it.
-    """
-
-    mib: int
-    reason: Message
-    too_small: bool
-
-
 def size_limit(
     graphs: int, free_bytes: int, held_bytes: int = 0, measured_graphs: int = 0
-) -> SizeLimit:
+) -> tuple[int, Message, bool]:
     """Return a limit that a plan's graphs cannot exceed, within 90 % of free disk.
+
+    It is the third field of PT_HPU_RECIPE_CACHE_CONFIG in MB, with its reason, and whether the disk
+    is too small for it.
 
     ``held_bytes`` in ``measured_graphs`` graphs are of an earlier fill: they give the size of a
     graph; without them it is assumed. At the limit the bridge silently removes the oldest recipes
@@ -48,7 +39,7 @@ def size_limit(
     wanted = max(LEAST_MIB, int(2 * per_graph * max(graphs, 1)))
     room = int((free_bytes * (1 - _SPARE_SHARE) + held_bytes) / MIB)
     reason = message(id, graphs=graphs, per_graph=round(per_graph, 1))
-    return SizeLimit(max(1, min(wanted, room)), reason, room < wanted)
+    return max(1, min(wanted, room)), reason, room < wanted
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,6 @@ from gaudi_launch.core.services.process.supervise import (
     Supervisor,
     Watcher,
 )
-from gaudi_launch.core.services.process.watchers import Warmed
 from gaudi_launch.core.services.state import store
 from gaudi_launch.core.services.state.job import ServiceJob, read_job
 from gaudi_launch.core.services.state.orphans import MARK
@@ -70,11 +69,8 @@ def run(
     # the cache is waited for before signals are queued: Ctrl-C ends a wait immediately
     environment_kept = in_use(job.command.argv[0], engines_dir())
     with environment_kept, _cache(job, say) as (command, keeper), signals.handled():
-        inner: Watcher = recorder
-        if keeper is not None:
-            inner = Warmed(recorder, keeper)
-        lives = _Lives(replace(job, command=command), inner, recorder, environment, say, signals)
-        return lives.run()
+        recorder.keeper = keeper
+        return _Lives(replace(job, command=command), recorder, environment, say, signals).run()
 
 
 @dataclass
@@ -82,7 +78,6 @@ class _Lives:
     """The runs of one engine, one after the other, until its final end."""
 
     job: ServiceJob
-    watcher: Watcher
     recorder: Recorder
     environment: Mapping[str, str]
     say: Say
@@ -159,7 +154,7 @@ class _Lives:
             health_only=job.health_only,
         )
         with history.written(folder, job.url, job.modules):
-            outcome = Supervisor(supervised, self.watcher, signals=self.signals).run()
+            outcome = Supervisor(supervised, self.recorder, signals=self.signals).run()
         sockets.remove_dead(since, environment)
         return outcome
 

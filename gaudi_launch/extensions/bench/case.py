@@ -21,7 +21,6 @@ from gaudi_launch.core.services.endpoint import Target, api_key, target
 from gaudi_launch.core.services.state import registry
 from gaudi_launch.extensions.bench import external_tools, measurement, protocols, server
 from gaudi_launch.extensions.bench.client import Client, ServerError
-from gaudi_launch.extensions.bench.external_tools import ToolLoad
 from gaudi_launch.extensions.bench.measurement import (
     child_environment,
     default_file,
@@ -36,7 +35,12 @@ from gaudi_launch.extensions.bench.run_file import (
     load,
     save,
 )
-from gaudi_launch.extensions.bench.workload import from_trace, made_up
+from gaudi_launch.extensions.bench.workload import (
+    CONCURRENCY,
+    BenchNumbers,
+    from_trace,
+    made_up,
+)
 
 if TYPE_CHECKING:
     from gaudi_launch.core.launch.prediction import SpeedEstimate
@@ -49,7 +53,6 @@ _ENGINES_CLIENT = "vllm"
 PRINTED_ONLY = "inference-benchmarker"
 _REQUESTS = 40
 _INPUT, _OUTPUT = "256", "64"
-_CONCURRENCY = 4
 
 _LOAD, _HOW = "Load", "How to ask"
 
@@ -148,38 +151,6 @@ class BenchOptions:
 
 
 @dataclass(frozen=True)
-class BenchNumbers:
-    """The load in numbers.
-
-    Lengths are (least, most) tokens, ``rate`` is in requests per second.
-
-    ``seed`` names the workload; the texts of its requests are drawn by ``texts``.
-    """
-
-    input: tuple[int, int]
-    output: tuple[int, int]
-    rate: float | None
-    concurrency: int | None
-    requests: int | None
-    seconds: float | None
-    seed: int
-    texts: int
-    timeout: float
-
-    @property
-    def fixed_lengths(self) -> bool:
-        """Report whether all requests have the same lengths."""
-        return self.input[0] == self.input[1] and self.output[0] == self.output[1]
-
-    @property
-    def most_at_once(self) -> int | None:
-        """Return the limit of concurrent requests; without a rate there is always one."""
-        if self.rate is not None:
-            return self.concurrency
-        return self.concurrency or _CONCURRENCY
-
-
-@dataclass(frozen=True)
 class BenchCase:
     """A measurement: the server, the load and the tool.
 
@@ -198,6 +169,18 @@ class BenchCase:
     def with_our_client(self) -> bool:
         """Report whether our own client sends the requests."""
         return self.tool == BUILTIN
+
+    @property
+    def model(self) -> str:
+        """Return the model's name in requests."""
+        assert self.found.model is not None, "for_tool queries it"
+        return self.found.model
+
+    @property
+    def tokenizer(self) -> str:
+        """Return a folder or hub ID for other tools, by default that of the plan's model."""
+        path = mapping(self.found.plan.get("model")).get("path")
+        return self.options.tokenizer or self.found.tokenizer or str(path or self.model)
 
 
 @dataclass(frozen=True)
@@ -445,8 +428,8 @@ def _workload(trace: str, numbers: BenchNumbers) -> BenchWorkload:
     )
 
 
-def tool_load(case: BenchCase) -> ToolLoad:
-    """Return the load for another tool.
+def for_tool(case: BenchCase) -> BenchCase:
+    """Return the measurement for another tool, with all that it has to be given.
 
     The server is queried for its model's name if that is unknown.
     """
@@ -457,20 +440,9 @@ def tool_load(case: BenchCase) -> ToolLoad:
             name = asyncio.run(server.look(Client(found.url, api_key=api_key(), timeout=10))).model
         except ServerError as error:
             raise problem(error, found.url) from None
-    planned = found.plan.get("model")
-    path = mapping(planned).get("path")
-    folder = path if isinstance(path, str) and path else name
-    return ToolLoad(
-        found.url,
-        name,
-        case.options.tokenizer or found.tokenizer or folder,
-        numbers.input[1],
-        numbers.output[1],
-        numbers.requests or _REQUESTS,
-        numbers.rate,
-        numbers.most_at_once,
-        numbers.texts,
-    )
+    requests = numbers.requests or _REQUESTS
+    complete = replace(numbers, requests=requests, concurrency=numbers.most_at_once)
+    return replace(case, found=replace(found, model=name), numbers=complete)
 
 
 def _with_tool(case: BenchCase, say: Callable[[str], None], scale: float) -> BenchOutcome:
@@ -478,53 +450,47 @@ def _with_tool(case: BenchCase, say: Callable[[str], None], scale: float) -> Ben
 
     Raises LaunchError.
     """
-    found, load, key = case.found, tool_load(case), api_key()
-    _check_server(found, load, key)
+    case, key = for_tool(case), api_key()
+    _check_server(case, key)
     say(message("measure.tool_runs", tool=case.tool, program=case.program).render())
     began = time.time()
-    environment = child_environment(load.url, key)
-    sent = load if load.rate is None else replace(load, rate=load.rate * scale)
-    report = external_tools.run_vllm(case.program, sent, environment)
-    planned = made_up(
-        requests=load.requests,
-        input=(load.input, load.input),
-        output=(load.output, load.output),
-        rate=load.rate,
-        concurrency=load.concurrency,
-        seed=case.numbers.seed,
-    )
-    facts = {"tool": case.tool, **server_facts(found, load.model), "form": "completions"}
+    sent, environment = case.numbers, child_environment(case.found.url, key)
+    if sent.rate is not None:
+        sent = replace(sent, rate=sent.rate * scale)
+    report = external_tools.run_vllm(case.program, case.found, case.tokenizer, sent, environment)
+    facts = {"tool": case.tool, **server_facts(case.found, case.model), "form": "completions"}
     facts |= {"began": began, "interrupted": False}
     summary = external_tools.vllm_summary(report)
-    return BenchOutcome(BenchRun(facts, planned.to_json(), summary, (), report))
+    planned = _workload("", case.numbers).to_json()
+    return BenchOutcome(BenchRun(facts, planned, summary, (), report))
 
 
-def _check_server(found: Target, load: ToolLoad, key: str | None) -> None:
+def _check_server(case: BenchCase, key: str | None) -> None:
     """Refuse a server that does not answer, writes nothing, or takes no such lengths.
 
     Another tool would count failures, or measure something else. Raises LaunchError.
     """
 
     async def ask() -> None:
-        client = Client(found.url, api_key=key)
-        served = await server.look(client, load.model)
+        client = Client(case.found.url, api_key=key)
+        served = await server.look(client, case.model)
         await server.pick_form(client, served)
-        if served.longest is not None and load.input + load.output > served.longest:
+        tokens = case.numbers.input[1] + case.numbers.output[1]
+        if served.longest is not None and tokens > served.longest:
             raise LaunchError("measure.all_too_long", ExitCode.USAGE, longest=served.longest)
 
     try:
         asyncio.run(ask())
     except ServerError as error:
-        raise problem(error, found.url) from None
+        raise problem(error, case.found.url) from None
 
 
 def benchmarker_command(case: BenchCase) -> tuple[str, ...]:
     """Return the docker command of inference-benchmarker; it is shown, never run."""
     from gaudi_launch.core.base.paths import state_dir
 
-    return tuple(
-        external_tools.benchmarker_words(tool_load(case), state_dir() / "bench" / PRINTED_ONLY)
-    )
+    case, results = for_tool(case), state_dir() / "bench" / PRINTED_ONLY
+    return tuple(external_tools.benchmarker_words(case.found, case.tokenizer, results))
 
 
 def kept(case: BenchCase, outcome: BenchOutcome) -> BenchReport:
@@ -555,7 +521,7 @@ def _predicted(case: BenchCase) -> SpeedEstimate | None:
     load = from_ranges(numbers.input, numbers.output)
     if numbers.rate is not None:
         return of_record(case.found.plan, load.at_rate(numbers.rate))
-    return of_record(case.found.plan, load.of_clients(numbers.concurrency or _CONCURRENCY))
+    return of_record(case.found.plan, load.of_clients(numbers.concurrency or CONCURRENCY))
 
 
 def comparison(files: Sequence[str], plot: Path | None) -> tuple[BenchRun, BenchRun]:

@@ -14,14 +14,17 @@ import logging
 import subprocess
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gaudi_launch.core.base import interrupt
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.json_values import is_number
 from gaudi_launch.core.base.reader import read_json
+
+if TYPE_CHECKING:
+    from gaudi_launch.core.services.endpoint import Target
+    from gaudi_launch.extensions.bench.workload import BenchNumbers
 
 _log = logging.getLogger(__name__)
 
@@ -30,21 +33,6 @@ IMAGE = "ghcr.io/huggingface/inference-benchmarker:latest"
 _PERCENTILES = (50, 90, 95, 99)
 # ours -> vLLM's; the median has its p50 only where requested
 _PARTS = {"mean": "mean", "p50": "median", "p90": "p90", "p95": "p95", "p99": "p99"}
-
-
-@dataclass(frozen=True)
-class ToolLoad:
-    """The load of a tool: lengths in tokens, number of requests, rate or concurrency."""
-
-    url: str
-    model: str
-    tokenizer: str
-    input: int
-    output: int
-    requests: int
-    rate: float | None
-    concurrency: int | None
-    seed: int = 0
 
 
 _HAS_CLIENT = (
@@ -66,7 +54,9 @@ def has_vllm_client(python: str) -> bool:
     return done.returncode == 0 and done.stdout.strip().endswith("True")
 
 
-def vllm_words(python: str, load: ToolLoad, report: Path) -> list[str]:
+def vllm_words(
+    python: str, found: Target, tokenizer: str, load: BenchNumbers, report: Path
+) -> list[str]:
     """Return vLLM's client as an argument list.
 
     It reads the key from OPENAI_API_KEY.
@@ -78,15 +68,15 @@ def vllm_words(python: str, load: ToolLoad, report: Path) -> list[str]:
     return [
         python,
         *("-m", "vllm.entrypoints.cli.main", "bench", "serve"),
-        *("--base-url", load.url, "--model", load.model, "--tokenizer", load.tokenizer),
-        *("--dataset-name", "random", "--random-input-len", str(load.input)),
+        *("--base-url", found.url, "--model", str(found.model), "--tokenizer", tokenizer),
+        *("--dataset-name", "random", "--random-input-len", str(load.input[1])),
         *(
             "--random-output-len",
-            str(load.output),
+            str(load.output[1]),
             "--num-prompts",
             str(load.requests),
             "--seed",
-            str(load.seed),
+            str(load.texts),
         ),
         *pace,
         *(
@@ -101,31 +91,39 @@ def vllm_words(python: str, load: ToolLoad, report: Path) -> list[str]:
     ]
 
 
-def benchmarker_words(load: ToolLoad, results: Path, profile: str = "chat") -> list[str]:
+def benchmarker_words(
+    found: Target, tokenizer: str, results: Path, profile: str = "chat"
+) -> list[str]:
     """Return the docker command of inference-benchmarker, to be run by the user.
 
     It needs a server with OpenAI's chat. Raises LaunchError (USAGE) when the tokenizer is a folder.
     """
-    if load.tokenizer.startswith("/"):
+    if tokenizer.startswith("/"):
         # src/lib.rs: Tokenizer::from_pretrained, which reads the hub
         raise LaunchError("measure.hub_tokenizer", ExitCode.USAGE)
     return [
         *("docker", "run", "--rm", "-it", "--net", "host"),
         # names only: docker takes the values from the environment (src/main.rs reads API_KEY)
         *("-v", f"{results}:/opt/inference-benchmarker/results", "-e", "HF_TOKEN", "-e", "API_KEY"),
-        *(IMAGE, "inference-benchmarker", "--tokenizer-name", load.tokenizer),
-        *("--model-name", load.model, "--url", load.url, "--profile", profile),
+        *(IMAGE, "inference-benchmarker", "--tokenizer-name", tokenizer),
+        *("--model-name", str(found.model), "--url", found.url, "--profile", profile),
     ]
 
 
-def run_vllm(python: str, load: ToolLoad, environment: Mapping[str, str]) -> dict[str, Any]:
+def run_vllm(
+    python: str,
+    found: Target,
+    tokenizer: str,
+    load: BenchNumbers,
+    environment: Mapping[str, str],
+) -> dict[str, Any]:
     """Return the report of vLLM's client.
 
     Raises LaunchError (FAILED) when it fails.
     """
     with tempfile.TemporaryDirectory(prefix="gaudi-launch-bench-") as place:
         folder, ending = Path(place), interrupt.Ending(folder=place)
-        argv = vllm_words(python, load, folder / "report.json")
+        argv = vllm_words(python, found, tokenizer, load, folder / "report.json")
         try:
             # its output is progress: our stdout is for the result
             done = interrupt.run(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.buckets.past_requests import read_workload
@@ -12,6 +12,40 @@ from gaudi_launch.extensions.bench.run_file import BenchWorkload, WorkloadReques
 
 # the source of a workload without a file: input, output and seed follow it
 MADE_UP = "made-up:"
+# clients without a rate and a number of them
+CONCURRENCY = 4
+
+
+@dataclass(frozen=True)
+class BenchNumbers:
+    """The load in numbers.
+
+    Lengths are (least, most) tokens, ``rate`` is in requests per second.
+
+    ``seed`` names the workload; the texts of its requests are drawn by ``texts``.
+    """
+
+    input: tuple[int, int]
+    output: tuple[int, int]
+    rate: float | None
+    concurrency: int | None
+    requests: int | None
+    seconds: float | None
+    seed: int
+    texts: int
+    timeout: float
+
+    @property
+    def fixed_lengths(self) -> bool:
+        """Report whether all requests have the same lengths."""
+        return self.input[0] == self.input[1] and self.output[0] == self.output[1]
+
+    @property
+    def most_at_once(self) -> int | None:
+        """Return the limit of concurrent requests; without a rate there is always one."""
+        if self.rate is not None:
+            return self.concurrency
+        return self.concurrency or CONCURRENCY
 
 
 def from_trace(

@@ -21,6 +21,8 @@ from gaudi_launch.extensions.cluster import lifecycle
 from gaudi_launch.extensions.cluster.state import FILE_NAME, remembered
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from gaudi_launch.core.base.messages import Message
     from gaudi_launch.core.hosts.differences import HostDifference, Seen
     from gaudi_launch.core.hosts.inventory import Member
@@ -254,32 +256,20 @@ def status(name: str) -> tuple[RunningCluster, State]:
     return running, lifecycle.status(running, os.environ.get("VLLM_API_KEY"))
 
 
-@dataclass(frozen=True)
-class ClusterToEnd:
-    """A cluster by its folder on this machine and its hosts."""
+def to_end(words: HostOptions, python: str | None) -> tuple[str, tuple[Member, ...]]:
+    """Return the name of a cluster and its hosts.
 
-    folder: Path
-    members: tuple[Member, ...]
-
-    @property
-    def name(self) -> str:
-        return self.folder.name
-
-
-def to_end(words: HostOptions, python: str | None) -> ClusterToEnd:
-    """Return the cluster of a name: on the given hosts, else on the recorded ones.
-
-    Raises LaunchError.
+    They are the given ones, else the recorded ones. Raises LaunchError.
     """
     folder = folder_of(words.name or DEFAULT_NAME)
     if words.hosts or words.inventory:
-        return ClusterToEnd(folder, members(words, python))
-    return ClusterToEnd(folder, remembered(folder).members)
+        return folder.name, members(words, python)
+    return folder.name, remembered(folder).members
 
 
-def down(cluster: ClusterToEnd) -> list[EndedPart]:
+def down(name: str, hosts: Sequence[Member]) -> list[EndedPart]:
     """End a cluster on its hosts, and delete its record where none of it remains."""
-    ended = lifecycle.down(cluster.members, cluster.name)
+    ended = lifecycle.down(hosts, name)
     if all(part.trouble is None for part in ended):
-        (cluster.folder / FILE_NAME).unlink(missing_ok=True)
+        (folder_of(name) / FILE_NAME).unlink(missing_ok=True)
     return ended

@@ -111,11 +111,11 @@ def down(
     from gaudi_launch.extensions.cluster import case as cases
     from gaudi_launch.extensions.cluster.view import dry_down, show_down
 
-    cluster = cases.to_end(hosts, python)
+    name, ending = cases.to_end(hosts, python)
     if dry_run:
-        return dry_down(cluster.members, cluster.name, as_json)
-    ended = cases.down(cluster)
-    show_down(ended, cluster.members, as_json)
+        return dry_down(ending, name, as_json)
+    ended = cases.down(name, ending)
+    show_down(ended, ending, as_json)
     if any(part.trouble is not None for part in ended):
         raise typer.Exit(1)
     return None

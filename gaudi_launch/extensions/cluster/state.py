@@ -8,6 +8,7 @@ from pathlib import Path
 
 from gaudi_launch.core.base import codec
 from gaudi_launch.core.base.errors import ExitCode, LaunchError, file_error
+from gaudi_launch.core.base.json_values import mapping
 from gaudi_launch.core.base.reader import read_json
 from gaudi_launch.core.hosts.inventory import Member
 from gaudi_launch.core.hosts.parts import Cluster, join
@@ -53,12 +54,6 @@ class RunningCluster:
         return join(part.head.address, self.ray_port)
 
 
-@dataclass(frozen=True)
-class _ClusterFile:
-    cluster: RunningCluster
-    schema: int = 1
-
-
 def running_of(cluster: Cluster) -> RunningCluster:
     """Return the record of a planned cluster."""
     parts = tuple(
@@ -89,7 +84,7 @@ def remember(folder: Path, running: RunningCluster) -> list[Path]:
         for log in logs:
             log.write_bytes(b"")
         part = folder / f".{FILE_NAME}.part"
-        document = codec.write(_ClusterFile(running))
+        document = {"cluster": codec.write(running), "schema": 1}
         part.write_text(json.dumps(document, ensure_ascii=False, indent=1), encoding="utf-8")
         part.replace(folder / FILE_NAME)
         return logs
@@ -103,7 +98,7 @@ def remembered(folder: Path) -> RunningCluster:
     Raises LaunchError (USAGE) when there is none, or the file is not a record.
     """
     try:
-        running = codec.read(_ClusterFile, read_json(folder / FILE_NAME)).cluster
+        running = codec.read(RunningCluster, mapping(read_json(folder / FILE_NAME)).get("cluster"))
     except FileNotFoundError:
         raise LaunchError("cluster.unknown", ExitCode.USAGE, name=folder.name) from None
     except (OSError, ValueError) as error:

@@ -18,7 +18,7 @@ from gaudi_launch.core.launch.model_setup import Wanted, bring, fetch
 from gaudi_launch.core.launch.report import Reporter
 from gaudi_launch.core.models.config import looks_like_hub_id, name_of
 from gaudi_launch.core.planning.known_model import known_model
-from gaudi_launch.core.planning.parse import if_given
+from gaudi_launch.core.planning.parse import if_given, number
 from gaudi_launch.core.planning.placement import choose, parse_modules, parse_visible
 
 if TYPE_CHECKING:
@@ -82,16 +82,6 @@ class CalibrationReporter(Reporter, Protocol):
         """Receive the progress of the running phase."""
 
 
-@dataclass(frozen=True)
-class _Numbers:
-    """The options with numbers, read."""
-
-    modules: tuple[int, ...] | None
-    cards: int
-    batch: int | None
-    samples: int | None
-
-
 def calibrate(options: CalibrateOptions, reporter: CalibrationReporter) -> CalibrationResult:
     """Calibrate a model, or continue where an earlier run stopped.
 
@@ -109,7 +99,9 @@ def calibrate(options: CalibrateOptions, reporter: CalibrationReporter) -> Calib
         model = known_model(options.model, must_exist=False)
         return assumed_for(model, lambda: product_of(load(None)))
 
-    numbers = _numbers(options)
+    modules, cards = _cards(options)
+    batch = if_given(number, "--batch", options.batch)
+    samples = if_given(number, "--samples", options.samples)
     installed = detect_engine(options.python or None, first=planned_for)
     calibration = _calibration(installed)
     facts: dict[str, str] = {}
@@ -127,24 +119,24 @@ def calibrate(options: CalibrateOptions, reporter: CalibrationReporter) -> Calib
     visible = parse_visible(os.environ.get("HABANA_VISIBLE_MODULES"))
 
     def place(host: Host) -> Placement:
-        return choose(host, numbers.cards, numbers.modules, visible)
+        return choose(host, cards, modules, visible)
 
     # refuse impossible options before hours of fetching
     host = load(None)
     place(host)
     if calibration.one_step:
-        weights = _converted(options, numbers.cards, host, installed, reporter)
+        weights = _converted(options, cards, host, installed, reporter)
     else:
         weights = _fetched(options, reporter)
         dataset = _fetched_dataset(dataset, reporter)
     request = CalibrationRequest(
         model=weights,
         name=name_of(options.model),
-        cards=numbers.cards,
+        cards=cards,
         generation=generation_of(host),
         dataset=dataset,
-        batch=numbers.batch or _default_batch(dataset),
-        samples=numbers.samples,
+        batch=batch or _default_batch(dataset),
+        samples=samples,
         experts=bool(known.moe),
         eager=options.eager,
     )
@@ -163,10 +155,11 @@ def _default_batch(dataset: str) -> int:
     return 1
 
 
-def _numbers(options: CalibrateOptions) -> _Numbers:
-    """Return the numbers. Raises LaunchError (USAGE)."""
-    from gaudi_launch.core.planning.parse import number
+def _cards(options: CalibrateOptions) -> tuple[tuple[int, ...] | None, int]:
+    """Return the modules where they are given, and the cards.
 
+    Raises LaunchError (USAGE).
+    """
     modules = mapped(parse_modules, options.modules or None)
     cards = if_given(number, "-n", options.cards) or len(modules or (0,))
     if cards > _MOST_CARDS:
@@ -174,9 +167,7 @@ def _numbers(options: CalibrateOptions) -> _Numbers:
         raise LaunchError(
             "calibrate.many_cards", ExitCode.USAGE, cards=cards, most=_MOST_CARDS, home=home
         )
-    batch = if_given(number, "--batch", options.batch)
-    samples = if_given(number, "--samples", options.samples)
-    return _Numbers(modules, cards, batch, samples)
+    return modules, cards
 
 
 def _calibration(installed: Installed | None) -> Calibration:

@@ -17,7 +17,12 @@ from gaudi_launch.core.models.config import looks_like_hub_id, name_of
 from gaudi_launch.core.models.sizing import divides, weight_bytes
 from gaudi_launch.core.planning.parse import if_given, number
 from gaudi_launch.extensions.kubernetes.documents import render
-from gaudi_launch.extensions.kubernetes.options import layout_of, nodes_of, ray_engine, to_cluster
+from gaudi_launch.extensions.kubernetes.options import (
+    completed,
+    layout_of,
+    ray_engine,
+    replicas_of,
+)
 from gaudi_launch.extensions.kubernetes.served import (
     LONGEST,
     LONGEST_RAY,
@@ -42,7 +47,7 @@ if TYPE_CHECKING:
     from gaudi_launch.core.render.rendered import Rendered
     from gaudi_launch.extensions.kubernetes.objects.needs import PodResources
     from gaudi_launch.extensions.kubernetes.options import KubernetesOptions
-    from gaudi_launch.extensions.kubernetes.target import KubernetesTarget, ServedModel
+    from gaudi_launch.extensions.kubernetes.target import ServedModel
 
 # product -> the simulated machine that is used as a node of it
 NODES = {
@@ -77,43 +82,38 @@ class PlannedModel:
         )
 
 
-@dataclass(frozen=True)
-class KubernetesForm:
-    """The form of the files: plain objects or a Helm chart.
-
-    ``read_other`` returns the launch options in one value of ``--with``.
-    """
-
-    read_other: Callable[[str], LaunchOptions]
-    helm: bool = False
-
-
 def render_kubernetes(
-    options: LaunchOptions, wanted: KubernetesOptions, form: KubernetesForm
+    options: LaunchOptions,
+    wanted: KubernetesOptions,
+    read_other: Callable[[str], LaunchOptions],
+    *,
+    helm: bool,
 ) -> tuple[Rendered, str]:
     """Return the objects of all models as files, and the name of the release.
 
+    ``read_other`` returns the launch options in one value of ``--with``; ``helm``: as a chart.
     Raises LaunchError.
     """
     # options of a plan for Ray on one machine; here they are the cluster's
-    wanted = replace(wanted, replicas=options.replicas or "", requests=options.target_ongoing or "")
+    least, most = replicas_of(options.replicas or "1")
+    ongoing = if_given(number, "--ongoing", options.target_ongoing) or 0
+    wanted = replace(wanted, replicas=least, max_replicas=most, requests=ongoing)
     options = replace(options, replicas=None, target_ongoing=None)
-    pages = pages_of(wanted.hugepages)
     if wanted.accelerator in instances():
         release = release_name(wanted.name, options.model or "")
         if not options.model:
             raise LaunchError("plan.no_model", ExitCode.USAGE)
-        cluster = to_cluster(wanted, release, [])
-        served = [neuron(options, wanted, cluster)]
-        return _rendered(served, cluster, form), release
-    each_given = [options, *map(form.read_other, wanted.others)]
+        cluster = completed(wanted, release, [])
+        served = [neuron(options, cluster)]
+        return _rendered(served, cluster, helm=helm), release
+    each_given = [options, *map(read_other, wanted.others)]
     every = [at_home(each, options.machine, wanted.accelerator) for each in each_given]
     release = release_name(wanted.name, every[0].model or "")
     models = [planned(each, wanted) for each in every]
-    cluster = to_cluster(wanted, release, [each.container for each in models])
+    cluster = completed(wanted, release, [each.container for each in models])
     names = [each.model or "" for each in every]
-    served = serve_all(models, names, cluster, pages, recipes=not wanted.no_recipes)
-    return _rendered(served, cluster, form), release
+    served = serve_all(models, names, cluster)
+    return _rendered(served, cluster, helm=helm), release
 
 
 def render_several(
@@ -121,7 +121,8 @@ def render_several(
     read: ReadPlans,
     options: LaunchOptions,
     wanted: KubernetesOptions,
-    form: KubernetesForm,
+    *,
+    helm: bool,
 ) -> tuple[Rendered, str]:
     """Return the objects of several plans and their gateway, and the release's name.
 
@@ -131,17 +132,15 @@ def render_several(
     from gaudi_launch.core.render.gateway import GatewayPlace
     from gaudi_launch.extensions.kubernetes.objects.gateway_objects import pod_secrets
 
-    _refuse_of_several(wanted, form)
+    _refuse_of_several(wanted, helm=helm)
     machine = at_home(options, None, wanted.accelerator).machine
     several = read(file, replace(options, machine=machine))
     release = release_name(wanted.name or several.name.lower(), "")
     each_given = [_in_pod(each) for each in several.plans]
     models = [planned(each, wanted) for each in each_given]
-    cluster = to_cluster(wanted, release, [each.container for each in models])
+    cluster = completed(wanted, release, [each.container for each in models])
     names = [each.names[0] for each in several.plans]
-    served = serve_all(
-        models, names, cluster, pages_of(wanted.hugepages), recipes=not wanted.no_recipes
-    )
+    served = serve_all(models, names, cluster)
     urls = {
         each.name: f"http://{found.name.plain()}:{PORT}"
         for each, found in zip(several.plans, served, strict=True)
@@ -153,13 +152,12 @@ def render_several(
     return replace(rendered, files=files), release
 
 
-def _refuse_of_several(wanted: KubernetesOptions, form: KubernetesForm) -> None:
+def _refuse_of_several(wanted: KubernetesOptions, *, helm: bool) -> None:
     """Raise LaunchError (USAGE) for options that a stack decides or lacks."""
     refused = (
         ("--with", bool(wanted.others)),
-        ("--replicas", bool(wanted.replicas)),
         ("--kind", wanted.kind not in ("", "deployment")),
-        ("--helm", form.helm),
+        ("--helm", helm),
         ("--webui", wanted.webui),
     )
     for name, given in refused:
@@ -177,26 +175,8 @@ def _in_pod(each: NamedPlan) -> LaunchOptions:
     return at_home(options, options.machine, "")
 
 
-def pages_of(text: str) -> int | None:
-    """Return the MiB per card of ``--hugepages``, None without it.
-
-    Raises LaunchError (USAGE) for a value that is not a multiple of 2 MiB.
-    """
-    if not text:
-        return None
-    found = number("--hugepages", text, 0, 1 << 20)
-    if found % 2:
-        below, above = found - 1, found + 1
-        raise LaunchError(
-            "kubernetes.hugepages_odd", ExitCode.USAGE, found=found, below=below, above=above
-        )
-    return found
-
-
-def _rendered(
-    served: list[ServedModel], cluster: KubernetesTarget, form: KubernetesForm
-) -> Rendered:
-    if form.helm:
+def _rendered(served: list[ServedModel], cluster: KubernetesOptions, *, helm: bool) -> Rendered:
+    if helm:
         from gaudi_launch.extensions.kubernetes.helm_chart import chart
 
         return chart(served, cluster)
@@ -252,9 +232,9 @@ def planned(options: LaunchOptions, cluster: KubernetesOptions) -> PlannedModel:
     prepared = prepare(options)
     refuse_simulated(prepared)
     _refuse_engine(prepared, cluster.kind)
-    if nodes_of(cluster) > 1:
-        prepared = _measured_for(prepared, nodes_of(cluster) * len(prepared.host.modules))
-    if nodes_of(cluster) == 1:
+    if cluster.node_count > 1:
+        prepared = _measured_for(prepared, cluster.node_count * len(prepared.host.modules))
+    if cluster.node_count == 1:
         plan = prepared.plan()
     else:
         plan = _over_nodes(prepared, cluster)
@@ -264,7 +244,7 @@ def planned(options: LaunchOptions, cluster: KubernetesOptions) -> PlannedModel:
     plan = _in_cluster(cached.plan if cached is not None else plan, prepared, options.model or "")
     plan, files = with_files(plan, Path(PLAN_FILES))
     check_words(plan)
-    if nodes_of(cluster) > 1:
+    if cluster.node_count > 1:
         # a pod has the cards of one node
         modules = prepared.host.modules
         plan = replace(plan, placement=replace(plan.placement, modules=modules))
@@ -332,7 +312,7 @@ def _over_nodes(prepared: Prepared, cluster: KubernetesOptions) -> Plan:
     tensor, pipeline = layout_of(cluster, cards)
     sizes = LayoutOptions(tensor, pipeline)
     try:
-        layout = choose(model, engine, nodes_of(cluster), cards, sizes)
+        layout = choose(model, engine, cluster.node_count, cards, sizes)
     except LaunchError as error:
         if error.id != "cluster.heads":
             raise
@@ -378,12 +358,7 @@ def _in_cluster(plan: Plan, prepared: Prepared, asked: str) -> Plan:
 
 
 def serve_all(
-    every: list[PlannedModel],
-    names: list[str],
-    cluster: KubernetesTarget,
-    pages: int | None,
-    *,
-    recipes: bool,
+    every: list[PlannedModel], names: list[str], cluster: KubernetesOptions
 ) -> list[ServedModel]:
     """Return the models as they are rendered.
 
@@ -397,18 +372,20 @@ def serve_all(
         longest = LONGEST_RAY if cluster.kind == "rayservice" else LONGEST
         # a model that is alone has objects with the release's name
         name = Name(cluster.release, key if len(every) > 1 else "", longest)
-        needs = _needs(each, cluster, pages)
+        needs = _needs(each, cluster)
         served = served_of(each.plan, _container(each, cluster), needs, key, name)
         served = replace(served, files=each.files)
         if cluster.kind == "rayservice":
             served = in_ray(served, cluster)
         if cluster.kind == "leaderworkerset":
             served = replace(served, env_from={"VLLM_HOST_IP": "status.podIP"})
-        found.append(served if recipes else replace(served, recipe_key="", recipe_mib=0))
+        if cluster.no_recipes:
+            served = replace(served, recipe_key="", recipe_mib=0)
+        found.append(served)
     return found
 
 
-def in_ray(served: ServedModel, cluster: KubernetesTarget) -> ServedModel:
+def in_ray(served: ServedModel, cluster: KubernetesOptions) -> ServedModel:
     """Return the model with the Serve config of its replicas, one per pod."""
     from gaudi_launch.core.planning.engine import Scaling
     from gaudi_launch.core.planning.engine_args import split_argv
@@ -429,7 +406,7 @@ def in_ray(served: ServedModel, cluster: KubernetesTarget) -> ServedModel:
     return replace(served, serve={**made.document, **here}, application=made.files)
 
 
-def _refuse(every: list[PlannedModel], cluster: KubernetesTarget) -> None:
+def _refuse(every: list[PlannedModel], cluster: KubernetesOptions) -> None:
     if len(every) > 1 and cluster.kind != "deployment":
         raise LaunchError(
             "kubernetes.not_with", ExitCode.USAGE, one="--with", other=f"--kind {cluster.kind}"
@@ -439,7 +416,7 @@ def _refuse(every: list[PlannedModel], cluster: KubernetesTarget) -> None:
         raise LaunchError("kubernetes.cards", ExitCode.MACHINE, wanted=wanted, there=there)
 
 
-def _container(each: PlannedModel, cluster: KubernetesTarget) -> Container:
+def _container(each: PlannedModel, cluster: KubernetesOptions) -> Container:
     """Return the engine's container as this kind of object needs it."""
     if cluster.kind == "rayservice":
         # Serve's proxy on the pod receives the requests; the engine's port is not visible outside
@@ -451,7 +428,7 @@ def _container(each: PlannedModel, cluster: KubernetesTarget) -> Container:
     return each.container
 
 
-def _needs(each: PlannedModel, cluster: KubernetesTarget, pages: int | None) -> PodResources:
+def _needs(each: PlannedModel, cluster: KubernetesOptions) -> PodResources:
     from gaudi_launch.core.engines.releases import release_of
     from gaudi_launch.core.host.machine import SIMULATED
     from gaudi_launch.extensions.kubernetes.objects.needs import PodDemand, needs_of
@@ -459,8 +436,8 @@ def _needs(each: PlannedModel, cluster: KubernetesTarget, pages: int | None) -> 
     demand = PodDemand(
         weights=each.weights,
         start_seconds=each.container.start_seconds,
-        hugepages_mib=pages,
-        nodes=cluster.nodes,
+        hugepages_mib=cluster.hugepages_mib,
+        nodes=cluster.node_count,
         fetched=not str(each.plan.model["path"]).startswith("/"),
     )
     needs = needs_of(each.cards, each.host, each.config, demand)
@@ -486,9 +463,7 @@ def _assumed_node(host: Host) -> Message:
     return message("kubernetes.assumed_node", node=host.origin, memory=memory)
 
 
-def neuron(
-    options: LaunchOptions, wanted: KubernetesOptions, cluster: KubernetesTarget
-) -> ServedModel:
+def neuron(options: LaunchOptions, cluster: KubernetesOptions) -> ServedModel:
     """Return the model on Inferentia, as the public example serves it.
 
     Raises LaunchError (USAGE) for options of a plan that the example's application does not have.
@@ -499,9 +474,9 @@ def neuron(
     known = ("model", "cards", "force")
     given = [name for field, name in options.given() if field not in known]
     for name, value in (
-        ("--with", wanted.others),
-        ("--hugepages", wanted.hugepages),
-        ("--no-recipes", wanted.no_recipes),
+        ("--with", cluster.others),
+        ("--hugepages", cluster.hugepages),
+        ("--no-recipes", cluster.no_recipes),
         ("--", options.extra),
     ):
         if value:
@@ -511,13 +486,13 @@ def neuron(
             "kubernetes.not_with",
             ExitCode.USAGE,
             one=", ".join(given),
-            other=f"--accelerator {wanted.accelerator}",
+            other=f"--accelerator {cluster.accelerator}",
         )
     return neuron_served(
         known_model(_in_pods(options.model) or "", must_exist=False),
-        instances()[wanted.accelerator],
+        instances()[cluster.accelerator],
         cluster.release,
         if_given(number, "-n", options.cards, 1, 64),
-        wanted.image,
+        cluster.image,
         (cluster.replicas, cluster.max_replicas),
     )

@@ -33,14 +33,17 @@ from gaudi_launch.extensions.kubernetes.objects.gateway_objects import (
 )
 from gaudi_launch.extensions.kubernetes.objects.pod import engine_mounts, places_of, selector
 from gaudi_launch.extensions.kubernetes.objects.webui_objects import webui
+from gaudi_launch.extensions.kubernetes.options import KubernetesOptions
 from gaudi_launch.extensions.kubernetes.schema_check import check
-from gaudi_launch.extensions.kubernetes.target import KubernetesTarget, ServedModel
+from gaudi_launch.extensions.kubernetes.target import ServedModel
 
 # an object with the key of its model, "" for a shared one
 Part = tuple[str, Mapping[str, Any]]
 
 
-def parts_of(models: Sequence[ServedModel], cluster: KubernetesTarget, release: Name) -> list[Part]:
+def parts_of(
+    models: Sequence[ServedModel], cluster: KubernetesOptions, release: Name
+) -> list[Part]:
     """Return every object, in the order in which it may be applied.
 
     Knobs are still in them.
@@ -58,7 +61,7 @@ def parts_of(models: Sequence[ServedModel], cluster: KubernetesTarget, release: 
 
 def _objects_of(
     served: ServedModel,
-    cluster: KubernetesTarget,
+    cluster: KubernetesOptions,
     release: Name,
     places: Mapping[str, str],
     together: bool,
@@ -69,7 +72,7 @@ def _objects_of(
     if pods:
         # a RayService creates its Services, and moves its pods itself
         found += [service(served, release, pods), budget(served, cluster, release)]
-    if cluster.scaled:
+    if cluster.autoscale:
         target = {name: main[name] for name in ("apiVersion", "kind")}
         found.append(scaler(served, cluster, release, target))
     if cluster.monitor:
@@ -78,7 +81,7 @@ def _objects_of(
 
 
 def _around_models(
-    first: ServedModel, cluster: KubernetesTarget, release: Name
+    first: ServedModel, cluster: KubernetesOptions, release: Name
 ) -> list[Mapping[str, Any]]:
     """Return what all models share: gateway, chat page, monitoring, ingress."""
     found: list[Mapping[str, Any]] = []
@@ -98,7 +101,7 @@ def _around_models(
     return found
 
 
-def _api(first: ServedModel, cluster: KubernetesTarget, release: Name) -> Any:
+def _api(first: ServedModel, cluster: KubernetesOptions, release: Name) -> Any:
     """Return the Service that clients use: the gateway's or the model's."""
     if cluster.gateway is not None:
         return gateway_name(release)
@@ -110,7 +113,7 @@ def _api(first: ServedModel, cluster: KubernetesTarget, release: Name) -> Any:
 
 def _main(
     served: ServedModel,
-    cluster: KubernetesTarget,
+    cluster: KubernetesOptions,
     release: Name,
     places: Mapping[str, str],
     together: bool,
@@ -133,7 +136,7 @@ def _main(
     return deployment(served, cluster, release, places, together), selector(served)
 
 
-def render(models: Sequence[ServedModel], cluster: KubernetesTarget) -> Rendered:
+def render(models: Sequence[ServedModel], cluster: KubernetesOptions) -> Rendered:
     """Return plain YAML in one file.
 
     Raises LaunchError for what Kubernetes would refuse.
@@ -155,14 +158,14 @@ def _in(namespace: str, found: Mapping[str, Any]) -> dict[str, Any]:
     return {**found, "metadata": {"name": metadata["name"], "namespace": namespace, **metadata}}
 
 
-def header(models: Sequence[ServedModel], cluster: KubernetesTarget, how: str) -> list[str]:
+def header(models: Sequence[ServedModel], cluster: KubernetesOptions, how: str) -> list[str]:
     """Return comment lines of a file: its content and ``how`` to use it.
 
     They are in English, as the other texts of the files are.
     """
     lines = [f"Made by gaudi-launch render kubernetes. Apply with: {how}"]
     waits = ""
-    if cluster.nodes > 1:
+    if cluster.node_count > 1:
         waits = "the other pods, "
     for served in models:
         needs = served.needs
@@ -177,14 +180,14 @@ def header(models: Sequence[ServedModel], cluster: KubernetesTarget, how: str) -
         )
     if cluster.kind == "leaderworkerset":
         lines.append(
-            f"Groups of {cluster.nodes} pods, one per node: needs the LeaderWorkerSet "
+            f"Groups of {cluster.node_count} pods, one per node: needs the LeaderWorkerSet "
             "controller (v0.6 or newer)."
         )
     return lines
 
 
 def notes(
-    models: Sequence[ServedModel], cluster: KubernetesTarget, release: Name
+    models: Sequence[ServedModel], cluster: KubernetesOptions, release: Name
 ) -> tuple[Message, ...]:
     """Return the assumptions of the files, and what the user has to do."""
     found: list[Message] = []
@@ -214,7 +217,7 @@ def notes(
     return tuple(dict.fromkeys(found))
 
 
-def _controller_notes(cluster: KubernetesTarget) -> list[Message]:
+def _controller_notes(cluster: KubernetesOptions) -> list[Message]:
     """Return what the user does for autoscaling and for groups of pods."""
     found = []
     if cluster.autoscale == "hpa":
@@ -228,7 +231,7 @@ def _controller_notes(cluster: KubernetesTarget) -> list[Message]:
     return found
 
 
-def _gateway_notes(cluster: KubernetesTarget, release: Name) -> list[Message]:
+def _gateway_notes(cluster: KubernetesOptions, release: Name) -> list[Message]:
     """Return what the user provides for the gateway: image and Secrets."""
     gateway = cluster.gateway
     if gateway is None:

@@ -22,15 +22,16 @@ from gaudi_launch.extensions.kubernetes.chart_values import (
     plain,
 )
 from gaudi_launch.extensions.kubernetes.documents import header, notes, parts_of
+from gaudi_launch.extensions.kubernetes.options import KubernetesOptions
 from gaudi_launch.extensions.kubernetes.schema_check import check
-from gaudi_launch.extensions.kubernetes.target import KubernetesTarget, ServedModel
+from gaudi_launch.extensions.kubernetes.target import ServedModel
 
 _ENABLED = "enabled"
 # values to which the user of a chart may add keys
 _OPEN = ("nodeSelector", "limits", "requests")
 
 
-def chart(models: Sequence[ServedModel], cluster: KubernetesTarget) -> Rendered:
+def chart(models: Sequence[ServedModel], cluster: KubernetesOptions) -> Rendered:
     """Return a chart with one template per object.
 
     Every name begins with the name of the release, so that two releases can coexist. Raises

@@ -11,7 +11,7 @@ import shutil
 import signal
 import subprocess
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -71,10 +71,10 @@ class Kubectl:
     Empty texts leave the choice to its configuration.
     """
 
-    program: str
     namespace: str = ""
     kubeconfig: str = ""
     context: str = ""
+    program: str = PROGRAM
     seconds: float = _SECONDS
 
     def words(self, *words: str) -> list[str]:
@@ -151,8 +151,8 @@ def failure(said: str) -> LaunchError:
     return LaunchError("kube.failed", ExitCode.FAILED, why=last)
 
 
-def find(namespace: str = "", kubeconfig: str = "", context: str = "") -> Kubectl:
-    """Return kubectl for a cluster.
+def find(chosen: Kubectl) -> Kubectl:
+    """Return kubectl for a cluster, with the program's path.
 
     Raises LaunchError: there is no kubectl, or no cluster is selected (MACHINE), a kubeconfig that
     does not exist (USAGE).
@@ -160,11 +160,11 @@ def find(namespace: str = "", kubeconfig: str = "", context: str = "") -> Kubect
     program = shutil.which(PROGRAM)
     if program is None:
         raise LaunchError("kube.no_kubectl", ExitCode.MACHINE, why="PATH")
-    if kubeconfig and not Path(kubeconfig).is_file():
-        raise LaunchError("kube.no_file", ExitCode.USAGE, path=kubeconfig)
-    if not kubeconfig and not _configured():
+    if chosen.kubeconfig and not Path(chosen.kubeconfig).is_file():
+        raise LaunchError("kube.no_file", ExitCode.USAGE, path=chosen.kubeconfig)
+    if not chosen.kubeconfig and not _configured():
         raise LaunchError("kube.no_config", ExitCode.MACHINE, why="KUBECONFIG, ~/.kube/config")
-    return Kubectl(program, namespace, kubeconfig, context)
+    return replace(chosen, program=program)
 
 
 def _configured() -> bool:

@@ -1,30 +1,32 @@
-"""Options of ``render kubernetes`` in addition to those of a plan.
-
-They become a `KubernetesTarget`.
-"""
+"""Options of ``render kubernetes`` in addition to those of a plan."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from gaudi_launch.core.base.fields import switch, text, values
 from gaudi_launch.core.planning.container import IMAGE
 from gaudi_launch.core.planning.parse import number
-from gaudi_launch.extensions.kubernetes.target import KINDS, KubernetesTarget
 
 if TYPE_CHECKING:
     from gaudi_launch.core.planning.container import Container
     from gaudi_launch.core.planning.engine import Engine
-    from gaudi_launch.extensions.kubernetes.target import KubernetesTarget
+    from gaudi_launch.core.render.gateway import GatewayFiles
 
+# of the image for Inferentia (objects/inferentia.py)
+_NEURON_RAY = "2.22.0"
+KINDS = ("deployment", "leaderworkerset", "rayservice")
 _WHAT, _SCALE, _STORE, _POD = "What", "Scaling", "Storage and secrets", "Pods and network"
 
 
 @dataclass(frozen=True)
 class KubernetesOptions:
-    """The cluster to render for, each value as typed: empty where not given."""
+    """The cluster to render for, each value as typed: empty where not given.
+
+    `completed` checks them and fills what follows from them.
+    """
 
     kind: str = text(
         "--kind",
@@ -116,9 +118,46 @@ class KubernetesOptions:
     ingress_class: str = text(
         "--ingress-class", help="Ingress class: nginx...", panel=_POD, metavar="NAME"
     )
-    # options of a plan for Ray on one machine; here they are the cluster's
-    replicas: str = ""
-    requests: str = ""
+    # of options of a plan for Ray on one machine; here they are the cluster's
+    replicas: int = 1
+    max_replicas: int = 1
+    requests: int = 0  # a replica's target before one more starts; 0: its concurrent requests
+    release: str = ""
+    secret_names: tuple[str, ...] = ()
+    gateway: GatewayFiles | None = None
+
+    @property
+    def node_count(self) -> int:
+        """Return the number of nodes of one replica. Raises LaunchError (USAGE)."""
+        if self.kind != "leaderworkerset":
+            return 1
+        return number("--nodes", self.nodes or "2", 2, 64)
+
+    @property
+    def hugepages_mib(self) -> int | None:
+        """Return the MiB per card, None where not given.
+
+        Raises LaunchError (USAGE) for a value that is not a multiple of 2 MiB.
+        """
+        if not self.hugepages:
+            return None
+        found = number("--hugepages", self.hugepages, 0, 1 << 20)
+        if found % 2:
+            raise _usage("kubernetes.hugepages_odd", found=found, below=found - 1, above=found + 1)
+        return found
+
+    @property
+    def at_once(self) -> int:
+        """Return how many replicas may be unavailable during an update.
+
+        A thousand, one after the other, take weeks (a tenth: assumed).
+        """
+        return max(1, self.replicas // 10)
+
+    @property
+    def many(self) -> bool:
+        """Return True if pods on several nodes may use one PVC."""
+        return max(self.replicas, self.max_replicas) > 1 or self.node_count > 1
 
 
 MOST_REPLICAS = 10_000
@@ -134,51 +173,36 @@ _RELEASE = re.compile(r"[0-9]+\.[0-9]+\.[0-9]+[A-Za-z0-9.+-]*")
 _INTERFACE = re.compile(r"[A-Za-z0-9_.-]{1,15}")
 
 
-def to_cluster(
+def completed(
     options: KubernetesOptions, release: str, containers: list[Container]
-) -> KubernetesTarget:
-    """Return the cluster that these options describe.
+) -> KubernetesOptions:
+    """Return the options with what follows from them: kind, Secret, Ray's version.
 
-    Raises LaunchError (USAGE) for an impossible one.
+    Raises LaunchError (USAGE) for an impossible cluster.
     """
     from gaudi_launch.core.host.accelerators import instances
-    from gaudi_launch.extensions.kubernetes.objects.inferentia import RAY_VERSION
 
     on_neuron = options.accelerator in instances()
     kind = _kind(options, on_neuron=on_neuron)
-    autoscale = _one_of("--autoscale", options.autoscale, ("", "hpa"))
-    replicas, most = _replicas(options.replicas or "1")
-    _check_scaling(options, autoscale, grows=most > replicas, by_ray=kind == "rayservice")
+    _check_scaling(options, by_ray=kind == "rayservice")
     _refuse_alone(options, kind)
     layout_of(options, 1)
     secret, names = _secret(options.secret, release, containers)
     _check_names(options)
-    return KubernetesTarget(
+    _one_of("--access-mode", options.access_mode, ("", *_ACCESS))
+    for label in options.node_selector:
+        _check_label(label)
+    for key in options.tolerate:
+        _check_key("--tolerate", key)
+    usual_ray = _NEURON_RAY if on_neuron else ray_engine().identity.version
+    return replace(
+        options,
         release=release,
         kind=kind,
-        namespace=options.namespace,
-        replicas=replicas,
-        max_replicas=most,
-        autoscale=autoscale,
-        requests=number("--ongoing", options.requests) if options.requests else 0,
-        weights_claim=options.weights_claim,
-        storage_class=options.storage_class,
-        access_mode=_one_of("--access-mode", options.access_mode, ("", *_ACCESS)),
-        runtime_class=options.runtime_class,
         secret=secret,
         secret_names=names,
-        monitor=options.monitor,
-        ingress_host=options.ingress_host,
-        ingress_class=options.ingress_class,
-        webui=options.webui,
-        webui_image=options.webui_image,
-        node_selector=dict(_label(word) for word in options.node_selector),
-        tolerate=tuple(_key("--tolerate", word) for word in options.tolerate),
-        nodes=nodes_of(options),
-        ray_version=options.ray_version
-        or (RAY_VERSION if on_neuron else ray_engine().identity.version),
-        interface=_matching("--interface", options.interface, _INTERFACE, "kubernetes.interface")
-        or "eth0",
+        ray_version=options.ray_version or usual_ray,
+        interface=options.interface or "eth0",
     )
 
 
@@ -205,13 +229,13 @@ def _kind(options: KubernetesOptions, *, on_neuron: bool) -> str:
     return kind
 
 
-def _check_scaling(
-    options: KubernetesOptions, autoscale: str, *, grows: bool, by_ray: bool
-) -> None:
+def _check_scaling(options: KubernetesOptions, *, by_ray: bool) -> None:
     """Refuse an autoscaler without a range of replicas, and the reverse.
 
     Ray has its own. Raises LaunchError (USAGE).
     """
+    autoscale = _one_of("--autoscale", options.autoscale, ("", "hpa"))
+    grows = options.max_replicas > options.replicas
     if bool(autoscale) != grows and not by_ray:
         raise _usage("kubernetes.needs", one="--autoscale", other="--replicas MIN..MAX")
     if autoscale and by_ray:
@@ -231,6 +255,7 @@ def _check_names(options: KubernetesOptions) -> None:
     _matching("--ray-version", options.ray_version, _RELEASE, "kubernetes.release")
     _matching("--image", options.image, IMAGE, "kubernetes.image")
     _matching("--webui-image", options.webui_image, IMAGE, "kubernetes.image")
+    _matching("--interface", options.interface, _INTERFACE, "kubernetes.interface")
 
 
 def _refuse_alone(options: KubernetesOptions, kind: str) -> None:
@@ -248,19 +273,12 @@ def _refuse_alone(options: KubernetesOptions, kind: str) -> None:
             raise _usage("kubernetes.only_with", one=name, other=other)
 
 
-def nodes_of(options: KubernetesOptions) -> int:
-    """Return the number of nodes of one replica. Raises LaunchError (USAGE)."""
-    if options.kind != "leaderworkerset":
-        return 1
-    return number("--nodes", options.nodes or "2", 2, 64)
-
-
 def layout_of(options: KubernetesOptions, cards: int) -> tuple[int | None, int | None]:
     """Return the tensor and pipeline sizes of ``--layout``.
 
     Return None if they are to be chosen.
     """
-    nodes, layout = nodes_of(options), options.layout or "auto"
+    nodes, layout = options.node_count, options.layout or "auto"
     if layout != "auto" and nodes == 1:
         raise _usage("kubernetes.only_with", one="--layout", other="--kind leaderworkerset")
     sizes: dict[str, tuple[int | None, int | None]] = {
@@ -271,8 +289,11 @@ def layout_of(options: KubernetesOptions, cards: int) -> tuple[int | None, int |
     return sizes[_one_of("--layout", layout, tuple(sizes))]
 
 
-def _replicas(text: str) -> tuple[int, int]:
-    """Return the fewest and the most of ``N`` or ``MIN..MAX``."""
+def replicas_of(text: str) -> tuple[int, int]:
+    """Return the fewest and the most of ``N`` or ``MIN..MAX``.
+
+    Raises LaunchError (USAGE).
+    """
     least, dots, most = text.partition("..")
     fewest = number("--replicas", least, 1, MOST_REPLICAS)
     return fewest, number("--replicas", most, fewest, MOST_REPLICAS) if dots else fewest
@@ -308,23 +329,18 @@ def _matching(option: str, found: str, pattern: re.Pattern[str], id: str) -> str
     return found
 
 
-def _key(option: str, found: str) -> str:
+def _check_key(option: str, found: str) -> None:
     if not _KEY.fullmatch(found) or len(found) > 253:
         raise _usage("kubernetes.label", option=option, found=found)
-    return found
 
 
-def _label_value(option: str, found: str) -> str:
-    if not _VALUE.fullmatch(found) or len(found) > 63:
-        raise _usage("kubernetes.label", option=option, found=found)
-    return found
-
-
-def _label(word: str) -> tuple[str, str]:
-    key, equals, value = word.partition("=")
+def _check_label(label: str) -> None:
+    key, equals, value = label.partition("=")
     if not equals:
-        raise _usage("kubernetes.label", option="--node-selector", found=word)
-    return _key("--node-selector", key), _label_value("--node-selector", value)
+        raise _usage("kubernetes.label", option="--node-selector", found=label)
+    _check_key("--node-selector", key)
+    if not _VALUE.fullmatch(value) or len(value) > 63:
+        raise _usage("kubernetes.label", option="--node-selector", found=value)
 
 
 def _secret(text: str, release: str, containers: list[Container]) -> tuple[str, tuple[str, ...]]:

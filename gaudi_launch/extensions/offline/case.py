@@ -39,20 +39,6 @@ _UNPACKED = 8
 
 
 @dataclass(frozen=True)
-class InstallOptions:
-    """Options of an installation from a pack.
-
-    ``python`` is the base interpreter, ``cache`` the root of recipes. ``force``: recipes of another
-    machine too.
-    """
-
-    pack: Path
-    python: str | None = None
-    cache: Path | None = None
-    force: bool = False
-
-
-@dataclass(frozen=True)
 class InstalledPack:
     """The result: interpreter or image, the model's folder, recipes by key.
 
@@ -89,34 +75,42 @@ def show(pack: Path) -> Manifest:
     return pack_manifest.read_folder(pack)
 
 
-def install(options: InstallOptions, reporter: Reporter) -> InstalledPack:
+def install(
+    pack: Path,
+    reporter: Reporter,
+    *,
+    python: str | None = None,
+    cache: Path | None = None,
+    force: bool = False,
+) -> InstalledPack:
     """Verify a pack completely, then install it.
 
-    Raises LaunchError: FAILED for a damaged pack, MACHINE for a host that it is not for, before
-    anything is changed.
+    ``python`` is the base interpreter, ``cache`` the root of recipes. ``force``: recipes of another
+    machine too. Raises LaunchError: FAILED for a damaged pack, MACHINE for a host that it is not
+    for, before anything is changed.
     """
-    manifest = show(options.pack)
+    manifest = show(pack)
     reporter.say(text("offline.verifying", size=f"{manifest.size / 1e9:.1f}"))
     try:
-        if pack_archive.is_archive(options.pack):
-            manifest = pack_archive.verify(options.pack, lambda count: None)
+        if pack_archive.is_archive(pack):
+            manifest = pack_archive.verify(pack, lambda count: None)
         else:
-            pack_manifest.verify(options.pack, manifest)
-        python = _check_host(manifest, options)
+            pack_manifest.verify(pack, manifest)
+        base = _check_host(manifest, python)
         _check_model(manifest)
-        _check_room(manifest, options)
+        _check_room(manifest, unpack=pack_archive.is_archive(pack))
         with hold(_copies().parent, "offline install"):
             # what a run that was killed left
             shutil.rmtree(_copies(), ignore_errors=True)
             try:
-                return _install(manifest, _unpacked(options.pack), python, options, reporter)
+                return _install(manifest, _unpacked(pack), base, reporter, cache, force)
             finally:
                 shutil.rmtree(_copies(), ignore_errors=True)
     except OSError as error:
-        raise file_error("offline.install_io", error, error.filename or options.pack) from None
+        raise file_error("offline.install_io", error, error.filename or pack) from None
 
 
-def _check_host(manifest: Manifest, options: InstallOptions) -> str:
+def _check_host(manifest: Manifest, python: str | None) -> str:
     """Return the base interpreter.
 
     Raises LaunchError (MACHINE) for another kind of host."""
@@ -124,7 +118,6 @@ def _check_host(manifest: Manifest, options: InstallOptions) -> str:
     if manifest.target.machine != machine:
         wanted = manifest.target.machine
         raise LaunchError("offline.machine", ExitCode.MACHINE, found=machine, wanted=wanted)
-    python = options.python
     if python is None and manifest.engine.kind == "anywhere":
         python = base_python()
     python = python or shutil.which("python3") or "python3"
@@ -167,11 +160,11 @@ def has_model(manifest: Manifest, target: Path) -> bool:
     return all(pack_manifest.sha256_of(path) == file.sha256 for file, path in paths)
 
 
-def _check_room(manifest: Manifest, options: InstallOptions) -> None:
+def _check_room(manifest: Manifest, *, unpack: bool) -> None:
     """Raise LaunchError (MACHINE) where the disk of the folder of data is too small."""
     sizes = {name: size for name, (_, size) in manifest.parts().items()}
     needed = _UNPACKED * sizes.get("wheels", 0) + sizes.get("model", 0) + _SPARE_BYTES
-    if pack_archive.is_archive(options.pack):
+    if unpack:
         needed += manifest.size - sizes.get("model", 0)
     place = data_dir()
     while not place.exists():
@@ -197,7 +190,12 @@ def _unpacked(pack: Path) -> Path:
 
 
 def _install(
-    manifest: Manifest, folder: Path, python: str, options: InstallOptions, reporter: Reporter
+    manifest: Manifest,
+    folder: Path,
+    python: str,
+    reporter: Reporter,
+    cache: Path | None,
+    force: bool,
 ) -> InstalledPack:
     model = _place_model(manifest, folder, reporter)
     measured = _place_measurements(folder)
@@ -205,7 +203,7 @@ def _install(
     if manifest.engine.wheels:
         engine = _install_engine(manifest, folder, python, reporter)
     image = _load_image(manifest, folder, reporter)
-    imported, skipped = _import_recipes(manifest, folder, options)
+    imported, skipped = _import_recipes(manifest, folder, cache, force=force)
     return InstalledPack(manifest, engine, image, model, imported, skipped, measured)
 
 
@@ -298,7 +296,7 @@ def _load_image(manifest: Manifest, folder: Path, reporter: Reporter) -> str | N
 
 
 def _import_recipes(
-    manifest: Manifest, folder: Path, options: InstallOptions
+    manifest: Manifest, folder: Path, cache: Path | None, *, force: bool
 ) -> tuple[tuple[str, ...], tuple[tuple[str, str], ...]]:
     """Import the recipes that fit this machine.
 
@@ -308,11 +306,11 @@ def _import_recipes(
 
     imported: list[str] = []
     skipped: list[tuple[str, str]] = []
+    root = root_of(cache)
     for key in manifest.recipes:
         source = folder / "recipes" / f"{key}.tar.zst"
-        root = root_of(options.cache)
         try:
-            ship.import_(root, source, parts_here(None), force=options.force)
+            ship.import_(root, source, parts_here(None), force=force)
             imported.append(key)
         except LaunchError as error:
             if error.id not in ("cache.import_differs", "cache.import_exists"):

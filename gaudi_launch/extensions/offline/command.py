@@ -58,7 +58,7 @@ def pack(
     options = offline_pack.PackOptions(
         engine, model, output, with_cache, image, python, platform, cache
     )
-    show_packed(offline_pack.pack(options, Terminal()), as_json)
+    show_packed(*offline_pack.pack(options, Terminal()), as_json)
 
 
 @app.command()
@@ -80,5 +80,5 @@ def install(
     as_json: bool = Json,
 ) -> None:
     """Compare every file with the list, then install engine, model, measurements and recipes."""
-    options = offline.InstallOptions(pack, python, cache, force)
-    show_installed(offline.install(options, Terminal()), as_json)
+    done = offline.install(pack, Terminal(), python=python, cache=cache, force=force)
+    show_installed(done, as_json)

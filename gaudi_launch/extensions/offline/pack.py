@@ -19,7 +19,7 @@ from gaudi_launch.commands.cache.case import root_of
 from gaudi_launch.core.base import interrupt
 from gaudi_launch.core.base.errors import ExitCode, LaunchError, file_error
 from gaudi_launch.core.base.messages import text
-from gaudi_launch.core.base.mirrors import read
+from gaudi_launch.core.base.mirrors import read as read_mirrors
 from gaudi_launch.core.base.optional import mapped
 from gaudi_launch.core.base.reader import read_json
 from gaudi_launch.core.engines.install.install_steps import SetupExtras, dockerfile
@@ -95,14 +95,6 @@ class PackOptions:
 
 
 @dataclass(frozen=True)
-class Packed:
-    """A finished pack."""
-
-    path: Path
-    manifest: Manifest
-
-
-@dataclass(frozen=True)
 class _Order:
     """A checked request: nothing was written yet."""
 
@@ -131,7 +123,7 @@ class _Order:
         return {**named, "target": asdict(self.target), "cache": [e.key for e in self.recipes]}
 
 
-def pack(options: PackOptions, reporter: Reporter) -> Packed:
+def pack(options: PackOptions, reporter: Reporter) -> tuple[Path, Manifest]:
     """Make a pack. Run again after an interruption, it continues.
 
     Raises LaunchError: USAGE for options, MODEL for a model, MACHINE for disk space, before
@@ -369,7 +361,7 @@ def _collect_order(order: _Order) -> CollectOrder:
 
 
 def _collect_engine(order: _Order, reporter: Reporter) -> None:
-    wanted, mirrors = _collect_order(order), read()
+    wanted, mirrors = _collect_order(order), read_mirrors()
     wanted.wheels.mkdir(exist_ok=True)
     if isinstance(order.code, PipPackages):
         steps = embedded_steps(wanted, order.code, demo=order.model.demo)
@@ -379,7 +371,7 @@ def _collect_engine(order: _Order, reporter: Reporter) -> None:
 
 
 def _collect_launcher(order: _Order, reporter: Reporter) -> None:
-    wanted, mirrors = _collect_order(order), read()
+    wanted, mirrors = _collect_order(order), read_mirrors()
     folder = order.stage / "launcher"
     folder.mkdir(exist_ok=True)
     sources = launcher_wheel.checkout()
@@ -516,7 +508,7 @@ def _export_recipes(order: _Order) -> None:
         ship.export(root, recipe, folder / f"{recipe.key}.tar.zst")
 
 
-def _finish(order: _Order, reporter: Reporter) -> Packed:
+def _finish(order: _Order, reporter: Reporter) -> tuple[Path, Manifest]:
     """Hash every file, write the list, and give the pack its name."""
     from gaudi_launch.core.base.version import VERSION
 
@@ -541,8 +533,8 @@ def _finish(order: _Order, reporter: Reporter) -> Packed:
         reporter.say(text("offline.writing", path=str(output)))
         pack_archive.write(stage, output, manifest, lambda count: None)
         shutil.rmtree(stage)
-        return Packed(output, manifest)
+        return output, manifest
     for name in own:
         (stage / name).unlink(missing_ok=True)
     stage.rename(output)
-    return Packed(output, manifest)
+    return output, manifest

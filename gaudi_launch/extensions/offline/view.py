@@ -11,7 +11,6 @@ from gaudi_launch.core.base.messages import text
 
 if TYPE_CHECKING:
     from gaudi_launch.extensions.offline.case import InstalledPack
-    from gaudi_launch.extensions.offline.pack import Packed
     from gaudi_launch.extensions.offline.pack_manifest import Manifest
 
 
@@ -34,14 +33,14 @@ def _document(path: Path, manifest: Manifest) -> dict[str, Any]:
     }
 
 
-def show_packed(packed: Packed, as_json: bool) -> None:
+def show_packed(path: Path, manifest: Manifest, as_json: bool) -> None:
     """Print a finished pack."""
     if as_json:
-        emit_json(_document(packed.path, packed.manifest))
+        emit_json(_document(path, manifest))
         return
-    count, size = len(packed.manifest.files), size_text(packed.manifest.size)
-    print(text("offline.packed", path=str(packed.path), count=count, size=size))
-    print(text("offline.next", path=str(packed.path)))
+    count, size = len(manifest.files), size_text(manifest.size)
+    print(text("offline.packed", path=str(path), count=count, size=size))
+    print(text("offline.next", path=str(path)))
 
 
 def show_pack(path: Path, manifest: Manifest, as_json: bool) -> None:

@@ -62,41 +62,14 @@ class StackState:
     current: bool = True
 
 
-@dataclass(frozen=True)
-class StartedStack:
-    """The result of ``up``: the names of the services that it started.
-
-    ``gateway`` as in `ChangedStack`.
-    """
-
-    stack: StackFile
-    started: tuple[str, ...]
-    gateway: str = "same"
-
-
-@dataclass(frozen=True)
-class AppliedStack:
-    """The result of ``apply``; ``changed`` is None where the user did not agree."""
-
-    stack: StackFile
-    changed: ChangedStack | None
-
-
-@dataclass(frozen=True)
-class EndedStack:
-    """The result of ``down``."""
-
-    name: str
-    services: tuple[EndedService, ...]
-
-
 def up(
     path: Path, reporter: Reporter, *, no_doctor: bool = False, wait: bool = True
-) -> StartedStack:
+) -> tuple[StackFile, ChangedStack]:
     """Start what does not run of a stack; return when all models answer.
 
-    Without ``wait``: when the last group of models was started. Everything is checked before
-    anything is started. Raises LaunchError; engines that were started by then stay.
+    Return the stack, and as started the services that did not run. Without ``wait``: when the last
+    group of models was started. Everything is checked before anything is started. Raises
+    LaunchError; engines that were started by then stay.
     """
     stack = read_stack(path)
     _check_environment()
@@ -108,12 +81,12 @@ def up(
         if not missing and gateway_job.is_current(stack.gateway_service):
             if wait:
                 wait_for(services, reporter)
-            return StartedStack(stack, ())
+            return stack, ChangedStack()
         changes = changes_of(stack)
         check_startable(changes, no_doctor=no_doctor)
         with _forgotten_without_services(stack, found.before):
             changed = carry_out(changes, reporter, ChangeOptions(no_doctor=no_doctor, wait=wait))
-    return StartedStack(stack, tuple(missing), changed.gateway)
+    return stack, ChangedStack(tuple(missing), gateway=changed.gateway)
 
 
 def apply(
@@ -121,11 +94,12 @@ def apply(
     reporter: Reporter,
     options: ChangeOptions,
     agree: Callable[[StackChanges], bool],
-) -> AppliedStack:
+) -> tuple[StackFile, ChangedStack | None]:
     """Change what runs to what a file describes, and only that.
 
     ``agree`` is called where a model does not answer for a time; without its consent nothing is
-    changed. Raises LaunchError before anything is changed, or with the first engine that fails.
+    changed, and None is returned. Raises LaunchError before anything is changed, or with the first
+    engine that fails.
     """
     check_drain(options.drain)
     stack = read_stack(path)
@@ -136,13 +110,13 @@ def apply(
         same = found.before == found.now and set(services) <= set(found.alive)
         if same and gateway_job.is_current(stack.gateway_service):
             wait_for(services, reporter)
-            return AppliedStack(stack, ChangedStack())
+            return stack, ChangedStack()
         changes = changes_of(stack)
         check_startable(changes, no_doctor=options.no_doctor)
         if changes.interrupts and not agree(changes):
-            return AppliedStack(stack, None)
+            return stack, None
         with _forgotten_without_services(stack, found.before):
-            return AppliedStack(stack, carry_out(changes, reporter, options))
+            return stack, carry_out(changes, reporter, options)
 
 
 @dataclass(frozen=True)
@@ -283,15 +257,18 @@ def _name_of(word: str) -> str:
     return read_stack(path).name
 
 
-def down(name: str, reporter: Reporter, drain: float = 30.0) -> EndedStack:
+def down(
+    name: str, reporter: Reporter, drain: float = 30.0
+) -> tuple[str, tuple[EndedService, ...]]:
     """Stop the gateway, then all engines at once, and remove their records and logs.
 
-    ``name`` is the stack's or its file; for the file of a stack that is not started nothing is
-    done. Raises LaunchError: USAGE for an unknown name, FAILED where a process cannot be ended.
+    Return the stack's name, and what ended. ``name`` is the stack's or its file; for the file of a
+    stack that is not started nothing is done. Raises LaunchError: USAGE for an unknown name, FAILED
+    where a process cannot be ended.
     """
     check_drain(drain)
     if Path(name).is_file() and read_record(_name_of(name)) is None:
-        return EndedStack(_name_of(name), ())
+        return _name_of(name), ()
     [record] = _started(name)
     with held(record.name):
         gateway, engines = _services_of(record)
@@ -301,7 +278,7 @@ def down(name: str, reporter: Reporter, drain: float = 30.0) -> EndedStack:
             left = without_requests(each.name, [one.name for one in engines], drain, reporter)
         ended = end_all(gateway, left, reporter) + end_all(engines, left, reporter)
         forget(record.name)
-    return EndedStack(record.name, ended)
+    return record.name, ended
 
 
 def _services_of(

@@ -7,7 +7,7 @@ old engines end first, one by one, until it fits.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from gaudi_launch.core.base.errors import LaunchError
@@ -59,14 +59,6 @@ class ChangeStep:
 
 
 @dataclass(frozen=True)
-class StackSteps:
-    """The steps of a change, and the cards of each new engine."""
-
-    steps: tuple[ChangeStep, ...]
-    placements: Mapping[str, Placement] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
 class ChangeCase:
     """Engines that run, and those to start.
 
@@ -81,8 +73,10 @@ class ChangeCase:
     visible: tuple[int, ...] | None = None
 
 
-def steps_of(case: ChangeCase, refused: Refused) -> StackSteps:
-    """Return the steps from what runs to what is to run.
+def steps_of(
+    case: ChangeCase, refused: Refused
+) -> tuple[tuple[ChangeStep, ...], Mapping[str, Placement]]:
+    """Return the steps to what is to run, and the cards of new engines.
 
     Engines that the file has no more end first. Cards are divided once for all new engines where
     all fit next to the old ones. Raises what ``refused`` makes for a model without cards.
@@ -93,7 +87,7 @@ def steps_of(case: ChangeCase, refused: Refused) -> StackSteps:
     host = case.host.with_use(own, busy=False)
     rolling = _Rolling(replace(case, host=host, running=kept), refused)
     first = (ChangeStep(ends_first=gone),) if gone else ()
-    return StackSteps((*first, *rolling.steps()), rolling.placements)
+    return (*first, *rolling.steps()), rolling.placements
 
 
 class _Rolling:

@@ -65,7 +65,9 @@ def init(
     if schema:
         emit_json(cases.schema_document())
         return
-    planned = cases.init(models or [], cases.InitOptions(to, port, machine or None, engine, python))
+    planned = cases.init(
+        models or [], to, port=port, machine=machine or None, engine=engine, python=python
+    )
     if as_json:
         emit_json(to_json(planned))
         return
@@ -114,14 +116,14 @@ def up(
     from gaudi_launch.extensions.stack.view import show_started, started_to_json
 
     try:
-        started = cases.up(file, Terminal(), no_doctor=no_doctor, wait=not no_wait)
+        stack, changed = cases.up(file, Terminal(), no_doctor=no_doctor, wait=not no_wait)
     except KeyboardInterrupt:
         print(text("stack.interrupted", path=str(file)), file=sys.stderr, flush=True)
         raise typer.Exit(int(ExitCode.INTERRUPTED)) from None
     if as_json:
-        emit_json(started_to_json(started))
+        emit_json(started_to_json(stack, changed))
     else:
-        show_started(started, waited=not no_wait)
+        show_started(stack, changed, waited=not no_wait)
 
 
 @app.command()
@@ -150,16 +152,18 @@ def apply(
 
     options = ChangeOptions(no_doctor=no_doctor, drain=drain)
     try:
-        applied = cases.apply(file, Terminal(), options, lambda changes: _agrees(changes, yes))
+        stack, changed = cases.apply(
+            file, Terminal(), options, lambda changes: _agrees(changes, yes)
+        )
     except KeyboardInterrupt:
         print(text("stack.apply_interrupted", path=str(file)), file=sys.stderr, flush=True)
         raise typer.Exit(int(ExitCode.INTERRUPTED)) from None
-    if applied.changed is None:
+    if changed is None:
         raise typer.Exit(int(ExitCode.INTERRUPTED))
     if as_json:
-        emit_json(applied_to_json(applied))
+        emit_json(applied_to_json(stack, changed))
     else:
-        show_applied(applied)
+        show_applied(stack, changed)
 
 
 def _agrees(changes: StackChanges, yes: bool) -> bool:
@@ -233,11 +237,11 @@ def down(
     from gaudi_launch.extensions.stack import case as cases
     from gaudi_launch.extensions.stack.view import ended_to_json, show_ended
 
-    ended = cases.down(name, Terminal(), drain)
+    stack, ended = cases.down(name, Terminal(), drain)
     if as_json:
-        emit_json(ended_to_json(ended))
+        emit_json(ended_to_json(stack, ended))
     else:
-        show_ended(ended)
+        show_ended(stack, ended)
 
 
 @app.command()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,18 +11,7 @@ from gaudi_launch.extensions.stack.stack_file import parse_stack
 from gaudi_launch.extensions.stack.stack_plan import LOCAL, StackPlan, changes_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-
-@dataclass(frozen=True)
-class InitOptions:
-    """The file that ``init`` writes, and options for all models; "" where not given."""
-
-    path: Path
-    port: str = ""
-    machine: str | None = None
-    engine: str = ""
-    python: str = ""
+    from collections.abc import Mapping, Sequence
 
 
 def schema_document() -> dict[str, Any]:
@@ -33,11 +21,20 @@ def schema_document() -> dict[str, Any]:
     return dict(schema("stack"))
 
 
-def init(models: Sequence[str], options: InitOptions) -> StackPlan:
+def init(
+    models: Sequence[str],
+    path: Path,
+    *,
+    port: str = "",
+    machine: str | None = None,
+    engine: str = "",
+    python: str = "",
+) -> StackPlan:
     """Write the file of a stack for this machine; return its plan.
 
-    A model that is given twice gets two replicas. Raises LaunchError: USAGE for an existing file,
-    MACHINE where the cards do not suffice; nothing is written then.
+    ``engine`` and ``python`` are those of all models; one that is given twice gets two replicas.
+    Raises LaunchError: USAGE for an existing file, MACHINE where the cards do not suffice; nothing
+    is written then.
     """
     from gaudi_launch.core.base.paths import profiles_dir
     from gaudi_launch.core.planning import parse
@@ -45,14 +42,13 @@ def init(models: Sequence[str], options: InitOptions) -> StackPlan:
 
     if not models:
         raise LaunchError("stack.init_models", ExitCode.USAGE)
-    path = options.path
     if path.exists():
         raise LaunchError("stack.exists", ExitCode.USAGE, path=str(path))
     document: dict[str, Any] = {"schema": 1, "gateway": {"host": LOCAL, "port": 8000}}
-    if options.port:
-        document["gateway"]["port"] = parse.port("--port", options.port)
-    document["models"] = _entries(models, options)
-    planned = changes_of(parse_stack(dump(document), path), options.machine).planned
+    if port:
+        document["gateway"]["port"] = parse.port("--port", port)
+    document["models"] = _entries(models, {"engine": engine, "python": python})
+    planned = changes_of(parse_stack(dump(document), path), machine).planned
     by_name = {each.model.name: each for each in planned.services}
     for entry in document["models"]:
         service = by_name[entry["name"]]
@@ -68,9 +64,10 @@ def init(models: Sequence[str], options: InitOptions) -> StackPlan:
     return planned
 
 
-def _entries(models: Sequence[str], options: InitOptions) -> list[dict[str, Any]]:
+def _entries(models: Sequence[str], options: Mapping[str, str]) -> list[dict[str, Any]]:
     """Return an entry for each model, with the number of times that it is given."""
     found: dict[str, dict[str, Any]] = {}
+    given = {key: value for key, value in options.items() if value}
     names: set[str] = set()
     for model in models:
         if model in found:
@@ -82,9 +79,7 @@ def _entries(models: Sequence[str], options: InitOptions) -> list[dict[str, Any]
             name, number = f"{base}-{number}", number + 1
         names.add(name)
         entry: dict[str, Any] = {"name": name, "model": model}
-        chosen = {"engine": options.engine, "python": options.python}
-        given = {key: value for key, value in chosen.items() if value}
         if given:
-            entry["options"] = given
+            entry["options"] = dict(given)
         found[model] = entry
     return list(found.values())

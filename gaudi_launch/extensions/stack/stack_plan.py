@@ -24,12 +24,7 @@ if TYPE_CHECKING:
     from gaudi_launch.core.planning.placement import Placement
     from gaudi_launch.core.planning.plan import Plan
     from gaudi_launch.core.services.state.registry import ServiceRecord
-    from gaudi_launch.extensions.stack.changes import (
-        ChangeCase,
-        ChangeStep,
-        NewEngine,
-        RunningEngine,
-    )
+    from gaudi_launch.extensions.stack.changes import ChangeStep
     from gaudi_launch.extensions.stack.stack_file import StackFile, StackModel
     from gaudi_launch.extensions.stack.stack_record import StackRecord
 
@@ -207,7 +202,7 @@ def changes_of(stack: StackFile, machine: str | None = None) -> StackChanges:
     def refused(model: str, error: LaunchError) -> LaunchError:
         return at_line(stack, sized[model].model.line, error)
 
-    found = steps_of(case, refused)
+    steps, placements = steps_of(case, refused)
     ports = _ports([each.name for each in new], stack.gateway.port, here=machine is None)
     services = []
     for model in stack.models:
@@ -216,7 +211,7 @@ def changes_of(stack: StackFile, machine: str | None = None) -> StackChanges:
             if name in kept:
                 services.append(_kept_service(stack, each, known[name], host))
                 continue
-            cards = found.placements[name]
+            cards = placements[name]
             services.append(_service(stack, each, name, cards, port=ports[name]))
     taken = {module for each in services for module in each.modules}
     planned = StackPlan(
@@ -227,7 +222,7 @@ def changes_of(stack: StackFile, machine: str | None = None) -> StackChanges:
         free=tuple(module for module in _free_of(case) if module not in taken),
         gateway_runs=stack.gateway_service in known,
     )
-    return StackChanges(planned, found.steps, before, alive)
+    return StackChanges(planned, steps, before, alive)
 
 
 def _running(

@@ -19,13 +19,11 @@ from gaudi_launch.core.base.optional import mapped
 from gaudi_launch.core.services.state.registry import phase
 
 if TYPE_CHECKING:
+    from gaudi_launch.core.launch.stop import EndedService
     from gaudi_launch.core.services.state.registry import ServiceRecord
-    from gaudi_launch.extensions.stack.case import (
-        AppliedStack,
-        EndedStack,
-        StackState,
-        StartedStack,
-    )
+    from gaudi_launch.extensions.stack.case import StackState
+    from gaudi_launch.extensions.stack.change import ChangedStack
+    from gaudi_launch.extensions.stack.stack_file import StackFile
     from gaudi_launch.extensions.stack.stack_plan import (
         Downtime,
         StackChanges,
@@ -144,23 +142,21 @@ def show_written(planned: StackPlan) -> None:
     )
 
 
-def started_to_json(started: StartedStack) -> dict[str, Any]:
+def started_to_json(stack: StackFile, changed: ChangedStack) -> dict[str, Any]:
     """Return the result of ``up`` for programs."""
-    stack = started.stack
     return {
         "schema": 1,
         "stack": stack.name,
         "url": stack.gateway.url,
         "models": [model.name for model in stack.models],
-        "started": list(started.started),
-        "gateway": started.gateway,
+        "started": list(changed.started),
+        "gateway": changed.gateway,
     }
 
 
-def show_started(started: StartedStack, *, waited: bool) -> None:
+def show_started(stack: StackFile, changed: ChangedStack, *, waited: bool) -> None:
     """Print the address, and whether anything was started."""
-    stack = started.stack
-    if not started.started and started.gateway == "same":
+    if not changed.started and changed.gateway == "same":
         print(text("stack.nothing_changed", name=stack.name, url=stack.gateway.url))
         return
     names = text("common.between").join(model.name for model in stack.models)
@@ -185,10 +181,8 @@ def _downtime(downtime: Downtime) -> str:
     return text(id, model=downtime.model, low=low, high=high)
 
 
-def applied_to_json(applied: AppliedStack) -> dict[str, Any]:
+def applied_to_json(stack: StackFile, changed: ChangedStack) -> dict[str, Any]:
     """Return the result of ``apply`` for programs."""
-    stack, changed = applied.stack, applied.changed
-    assert changed is not None, "the command ends without consent"
     return {
         "schema": 1,
         "stack": stack.name,
@@ -200,10 +194,8 @@ def applied_to_json(applied: AppliedStack) -> dict[str, Any]:
     }
 
 
-def show_applied(applied: AppliedStack) -> None:
+def show_applied(stack: StackFile, changed: ChangedStack) -> None:
     """Print the address, and what was started and ended."""
-    stack, changed = applied.stack, applied.changed
-    assert changed is not None, "the command ends without consent"
     if changed.gateway == "same":
         print(text("stack.nothing_changed", name=stack.name, url=stack.gateway.url))
         return
@@ -213,25 +205,25 @@ def show_applied(applied: AppliedStack) -> None:
     )
 
 
-def ended_to_json(ended: EndedStack) -> dict[str, Any]:
+def ended_to_json(name: str, services: Sequence[EndedService]) -> dict[str, Any]:
     """Return the result of ``down`` for programs."""
     return {
         "schema": 1,
-        "stack": ended.name,
-        "stopped": [service_ended_to_json(each) for each in ended.services],
+        "stack": name,
+        "stopped": [service_ended_to_json(each) for each in services],
     }
 
 
-def show_ended(ended: EndedStack) -> None:
+def show_ended(name: str, services: Sequence[EndedService]) -> None:
     """Print what was stopped, and requests and cards that need attention."""
     from gaudi_launch.commands.services.stop.view import show_ended as show_service
 
-    if not ended.services:
-        print(text("stack.is_down", name=ended.name))
+    if not services:
+        print(text("stack.is_down", name=name))
         return
-    for each in ended.services:
+    for each in services:
         show_service(each)
-    print(text("stack.ended", name=ended.name, count=len(ended.services)))
+    print(text("stack.ended", name=name, count=len(services)))
 
 
 def states_to_json(states: Sequence[StackState]) -> dict[str, Any]:

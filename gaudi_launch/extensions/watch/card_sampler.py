@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
@@ -129,14 +129,6 @@ def source_of(machine: str | None, wait_seconds: float) -> Source | None:
     return None
 
 
-@dataclass
-class _Throttle:
-    """The counters of one card at its last two readings."""
-
-    counters: dict[str, int] = field(default_factory=dict)
-    grown: tuple[str, ...] | None = None
-
-
 class CardSampler:
     """Samples the cards of one machine, as often as it is called."""
 
@@ -153,7 +145,9 @@ class CardSampler:
         self._host_at = float("-inf")
         self._wanted: list[tuple[str, ...]] = []
         self._answers: dict[tuple[str, ...], TimedOutput] = {}
-        self._throttle: dict[int, _Throttle] = {}
+        # throttle counters of each card, and those that grew between its last two readings
+        self._counters: dict[int, dict[str, int]] = {}
+        self._grown: dict[int, tuple[str, ...]] = {}
         self._seen: dict[int, HlSmiRow] = {}
         self._slow_last = False
         self._use: set[tuple[int, int]] = set()
@@ -267,15 +261,13 @@ class CardSampler:
         if output.problem is not None:
             return
         for index, now in hl_smi_text.parse_violations(output.text).items():
-            known = self._throttle.get(index)
+            known = self._counters.get(index)
             if not now:
                 continue
-            grown = None
             if known is not None:
-                grown = tuple(
-                    name for name in now if now[name] > known.counters.get(name, now[name])
-                )
-            self._throttle[index] = _Throttle(now, grown)
+                grown = (name for name in now if now[name] > known.get(name, now[name]))
+                self._grown[index] = tuple(grown)
+            self._counters[index] = now
 
     def _table(self) -> Table | None:
         answer = self._answers.get(TABLE)
@@ -320,8 +312,7 @@ class CardSampler:
         row = rows.get(card.index)
         if row is None:
             return replace(base, present=card.index not in self._seen)
-        throttle = self._throttle.get(card.index)
-        grown = mapped(lambda each: each.grown, throttle)
+        grown = self._grown.get(card.index)
         return replace(
             base,
             **_values(row),

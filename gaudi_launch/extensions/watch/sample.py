@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
-
-from gaudi_launch.core.base import codec
 
 
 @dataclass(frozen=True)
@@ -121,16 +118,3 @@ class HostSample:
     nodes: tuple[NodeSample, ...] = ()
     disks: tuple[DiskSample, ...] = ()
     simulated: bool = False
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the sample for programs."""
-        written: dict[str, Any] = codec.write(self)
-        return written
-
-
-def from_json(document: Any) -> HostSample:
-    """Return the sample that `HostSample.to_json` wrote; unknown fields are left out.
-
-    Raises ValueError for anything else.
-    """
-    return codec.read(HostSample, document)

@@ -175,10 +175,7 @@ def with_counters(
         waiting=_whole(now.waiting),
         kv_use=now.kv_use,
         preemptions=_whole(now.preemptions),
-        tokens_per_second=recent.tokens_per_second,
-        prompt_tokens_per_second=recent.prompt_tokens_per_second,
-        ttft_seconds=recent.ttft_seconds,
-        tpot_seconds=recent.tpot_seconds,
+        **vars(recent),
     )
 
 

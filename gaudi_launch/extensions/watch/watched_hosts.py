@@ -11,18 +11,18 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from typing import IO, TYPE_CHECKING
 
-from gaudi_launch.core.base import interrupt
+from gaudi_launch.core.base import codec, interrupt
 from gaudi_launch.core.base.background import Loop, in_background
 from gaudi_launch.core.base.debug_log import ChildLog
 from gaudi_launch.core.base.json_values import mapping
 from gaudi_launch.core.base.messages import text
 from gaudi_launch.core.base.reader import parse_json
 from gaudi_launch.core.host.machine import SIMULATED
-from gaudi_launch.extensions.watch.sample import HostSample, from_json
+from gaudi_launch.extensions.watch.sample import HostSample
 from gaudi_launch.extensions.watch.sampler import Sampler
 
 if TYPE_CHECKING:
@@ -39,16 +39,6 @@ _HL_SMI_SECONDS = 0.3
 _LONGEST_LINE = 16 << 20
 
 
-@dataclass
-class _Latest:
-    """The newest sample of a host, and when it came (monotonic seconds)."""
-
-    sample: HostSample | None = None
-    at: float = field(default_factory=time.monotonic)
-    problem: str | None = None
-    lock: threading.Lock = field(default_factory=threading.Lock)
-
-
 class WatchedHost:
     """One host: sampled here, or read from its own `top` over ssh."""
 
@@ -62,7 +52,11 @@ class WatchedHost:
         self.name = member.name if member is not None else ""
         self._interval = interval
         self._timeout = timeout
-        self._latest = _Latest()
+        self._lock = threading.Lock()
+        # the newest sample, and when it came
+        self._newest: HostSample | None = None
+        self._newest_at = time.monotonic()
+        self._problem: str | None = None
         self._process: subprocess.Popen[str] | None = None
         self._member = member if _is_remote(member) else None
         self._sampler = _sampler_of(member, machine) if self._member is None else None
@@ -84,8 +78,8 @@ class WatchedHost:
 
     def now(self) -> HostSample | None:
         """Return the newest sample; a host without one says why after its timeout."""
-        with self._latest.lock:
-            sample, at, problem = self._latest.sample, self._latest.at, self._latest.problem
+        with self._lock:
+            sample, at, problem = self._newest, self._newest_at, self._problem
         age = time.monotonic() - at
         if sample is not None and age <= self._timeout + self._interval:
             return self._named(sample)
@@ -134,16 +128,12 @@ class WatchedHost:
         return sample
 
     def _put(self, sample: HostSample) -> None:
-        with self._latest.lock:
-            self._latest.sample, self._latest.at, self._latest.problem = (
-                sample,
-                time.monotonic(),
-                None,
-            )
+        with self._lock:
+            self._newest, self._newest_at, self._problem = sample, time.monotonic(), None
 
     def _fail(self, problem: str) -> None:
-        with self._latest.lock:
-            self._latest.problem = problem
+        with self._lock:
+            self._problem = problem
 
     def _failed(self, error: Exception) -> None:
         self._fail(getattr(error, "strerror", None) or str(error) or type(error).__name__)
@@ -234,7 +224,7 @@ def _hosts_of(output: str) -> list[HostSample]:
     hosts = mapping(document).get("hosts")
     if not isinstance(hosts, list) or not hosts:
         raise ValueError("no hosts")
-    return [from_json(each) for each in hosts]
+    return [codec.read(HostSample, each) for each in hosts]
 
 
 @contextlib.contextmanager

@@ -70,14 +70,15 @@ def test_each_change_is_in_the_journal_before_it_is_made(
     entry = json.loads(
         next(line for line in journal.journal_path().read_text().splitlines() if line)
     )
-    assert entry["cap"] == {"bus": "0000:c1:00.0", "before_w": 900, "after_w": 500}
+    card = {"module": 0, "index": entry["cap"]["index"]}
+    assert entry["cap"] == {"bus": "0000:c1:00.0", "before_w": 900, "after_w": 500, **card}
     # the doctor's own undo changes files only, and leaves these entries to be restored
     assert remedies.undo(ROOT) == []
     assert len(power_limit.undo(ROOT, server)) == 2
 
 
 def test_a_limit_that_is_right_already_is_not_set(server: Server) -> None:
-    change = CapChange(0, 3, "0000:c1:00.0", 600, 600)
+    change = CapChange("0000:c1:00.0", 600, 600, 0, 3)
     assert [each.status for each in power_limit.apply(ROOT, [change], server)] == ["same"]
     assert server.calls == []
 

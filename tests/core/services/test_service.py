@@ -258,7 +258,7 @@ def test_a_service_is_restarted_after_longer_and_longer_waits() -> None:
                 super().wait(seconds)
 
     recorder = Mock()
-    outcome = service._Lives(job, Mock(), recorder, dict(os.environ), said.append, Waits()).run()
+    outcome = service._Lives(job, recorder, dict(os.environ), said.append, Waits()).run()
     assert (outcome.kind, outcome.status) == ("died", 3)
     assert waits == [1.0, 5.0, 15.0, 60.0, 300.0]
     assert [call.args for call in recorder.again.call_args_list] == list(enumerate(waits, 1))

@@ -15,10 +15,9 @@ from gaudi_launch.core.launch.prediction import of_record
 from gaudi_launch.core.predict.load import Load, from_ranges
 from gaudi_launch.core.services.endpoint import Target
 from gaudi_launch.extensions.bench import case as bench
-from gaudi_launch.extensions.bench.case import BenchCase, BenchNumbers, BenchOptions, BenchOutcome
-from gaudi_launch.extensions.bench.external_tools import ToolLoad
+from gaudi_launch.extensions.bench.case import BenchCase, BenchOptions, BenchOutcome
 from gaudi_launch.extensions.bench.run_file import BenchRun
-from gaudi_launch.extensions.bench.workload import made_up
+from gaudi_launch.extensions.bench.workload import BenchNumbers, made_up
 from tests.support.refusals import failing, refused
 from tests.support.stand_in_server import KEY, serving
 
@@ -27,7 +26,6 @@ pytestmark = pytest.mark.usefixtures("plain_english")
 URL = "http://127.0.0.1:9"
 NUMBERS = BenchNumbers((256, 256), (64, 64), None, None, None, None, 0, 7, 600.0)
 SENT = from_ranges((100, 301), (10, 21))
-LOAD = ToolLoad(URL, "stand-in", "stand-in", 300, 100, 1, None, 1)
 RUN = BenchRun(
     {"tool": "builtin", "model": "m", "began": 1_700_000_000.0},
     made_up(requests=2, input=(8, 8), output=(4, 4), rate=None, concurrency=1).to_json(),
@@ -52,10 +50,8 @@ def test_a_client_that_is_not_here_is_an_error(python: str | None) -> None:
 
 
 def test_a_server_that_cannot_be_asked_is_named() -> None:
-    for work in (
-        lambda: bench.tool_load(case()),
-        lambda: bench._check_server(Target(URL), LOAD, None),
-    ):
+    named = replace(case(), found=Target(URL, model="m"))
+    for work in (lambda: bench.for_tool(case()), lambda: bench._check_server(named, None)):
         with failing("measure.no_server", ExitCode.FAILED) as raised:
             work()
         assert raised.value.text.values["url"] == URL
@@ -63,9 +59,10 @@ def test_a_server_that_cannot_be_asked_is_named() -> None:
 
 def test_lengths_that_the_server_refuses_are_not_sent_by_another_tool() -> None:
     with serving(longest=400, key=True) as (url, _):
-        bench._check_server(Target(url), LOAD, KEY)
+        sent = replace(case(output=(144, 144)), found=Target(url, model="stand-in"))
+        bench._check_server(sent, KEY)
         with refused("measure.all_too_long", ExitCode.USAGE, longest=400):
-            bench._check_server(Target(url), replace(LOAD, output=101), KEY)
+            bench._check_server(replace(sent, numbers=replace(NUMBERS, output=(145, 145))), KEY)
 
 
 # --- the outcome ---------------------------------------------------------------------------------

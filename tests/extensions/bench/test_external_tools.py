@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +16,16 @@ from hypothesis import strategies as st
 from gaudi_launch.cli.main import run
 from gaudi_launch.core.base import interrupt
 from gaudi_launch.core.base.errors import ExitCode
+from gaudi_launch.core.services.endpoint import Target
 from gaudi_launch.extensions.bench import external_tools
-from gaudi_launch.extensions.bench.external_tools import ToolLoad
+from gaudi_launch.extensions.bench.workload import BenchNumbers
 from tests.support.places import DATA
 from tests.support.refusals import failing
 from tests.support.stand_in_server import KEY, serving
 
 DATA = DATA / "bench"
-LOAD = ToolLoad("http://h:1", "m", "org/m", 64, 16, 6, None, 2)
+NUMBERS = BenchNumbers((64, 64), (16, 16), None, 2, 6, None, 0, 0, 600.0)
+SERVER = Target("http://h:1", model="m")
 
 
 def recorded(name: str) -> dict[str, Any]:
@@ -69,7 +72,7 @@ def test_the_docker_command_is_printed_not_run(
     assert "API_KEY" in err and KEY not in out + err
 
 
-RATED = ToolLoad("http://h:1", "m", "org/m", 64, 16, 6, 2.5, None, 7)
+RATED = replace(NUMBERS, rate=2.5, concurrency=None, texts=7)
 
 
 def test_the_complete_command_of_vllms_client() -> None:
@@ -86,22 +89,21 @@ def test_the_complete_command_of_vllms_client() -> None:
 
     path = Path("/t/r.json")
     closed = command("--max-concurrency", "2", seed="0")
-    assert external_tools.vllm_words("/e/python", LOAD, path) == closed
+    assert external_tools.vllm_words("/e/python", SERVER, "org/m", NUMBERS, path) == closed
     rated = command("--request-rate", "2.5", seed="7")
-    assert external_tools.vllm_words("/e/python", RATED, path) == rated
+    assert external_tools.vllm_words("/e/python", SERVER, "org/m", RATED, path) == rated
 
 
 def test_the_complete_docker_command() -> None:
-    assert external_tools.benchmarker_words(LOAD, Path("/state"), "fixed") == [
+    assert external_tools.benchmarker_words(SERVER, "org/m", Path("/state"), "fixed") == [
         *("docker", "run", "--rm", "-it", "--net", "host"),
         *("-v", "/state:/opt/inference-benchmarker/results", "-e", "HF_TOKEN", "-e", "API_KEY"),
         *("ghcr.io/huggingface/inference-benchmarker:latest", "inference-benchmarker"),
         *("--tokenizer-name", "org/m", "--model-name", "m", "--url", "http://h:1"),
         *("--profile", "fixed"),
     ]
-    folder = ToolLoad("u", "m", "/models/m", 1, 1, 1, None, 1)
     with failing("measure.hub_tokenizer", ExitCode.USAGE):
-        external_tools.benchmarker_words(folder, Path("/state"))
+        external_tools.benchmarker_words(SERVER, "/models/m", Path("/state"))
 
 
 def ending(
@@ -133,7 +135,7 @@ def test_a_tool_without_a_report_has_failed(
     output = "".join(f"line {number}\n" for number in range(30))
     ending(monkeypatch, status, output, report)
     with failing("measure.tool_failed", ExitCode.FAILED) as caught:
-        external_tools.run_vllm("/p", LOAD, {})
+        external_tools.run_vllm("/p", SERVER, "org/m", NUMBERS, {})
     assert {name: caught.value.text.values[name] for name in values} == values
     # the last twenty lines of its output
     assert caught.value.detail == "\n".join(f"line {number}" for number in range(10, 30))
@@ -145,7 +147,7 @@ def test_a_report_that_cannot_be_read_is_a_failure(
 ) -> None:
     ran = ending(monkeypatch, 0, "", report)
     with failing("measure.tool_failed", ExitCode.FAILED) as caught:
-        external_tools.run_vllm("/p", LOAD, {})
+        external_tools.run_vllm("/p", SERVER, "org/m", NUMBERS, {})
     values = caught.value.text.values
     why = str(ran[0][1]["cwd"]) if report is None else "Expecting property name"
     assert values["tool"] == "vllm" and why in values["why"]

@@ -405,8 +405,9 @@ def test_no_text_of_the_user_breaks_out(name: str, words: list[str], value: str)
     from gaudi_launch.extensions.kubernetes.chart_values import Name
     from gaudi_launch.extensions.kubernetes.documents import render
     from gaudi_launch.extensions.kubernetes.objects.needs import PodResources
+    from gaudi_launch.extensions.kubernetes.options import KubernetesOptions
     from gaudi_launch.extensions.kubernetes.served import keys_of, release_name
-    from gaudi_launch.extensions.kubernetes.target import KubernetesTarget, ServedModel
+    from gaudi_launch.extensions.kubernetes.target import ServedModel
 
     release, key = release_name("", name), keys_of([name])[0]
     container = Container(
@@ -415,7 +416,7 @@ def test_no_text_of_the_user_breaks_out(name: str, words: list[str], value: str)
     served = ServedModel(
         key, Name(release), "hub/model", container, PodResources(1, 2, 1024, 8, 2048, 600, 20), 8
     )
-    text = render([served], KubernetesTarget(release)).files[f"{release}.yaml"]
+    text = render([served], KubernetesOptions(release=release)).files[f"{release}.yaml"]
     engine = main_of(text)["spec"]["template"]["spec"]["containers"][0]
     assert [expanded(word) for word in engine["args"]] == words
     assert expanded({e["name"]: e["value"] for e in engine["env"]}["TEXT"]) == value

@@ -16,7 +16,8 @@ from gaudi_launch.core.render.written_files import write
 from gaudi_launch.extensions.kubernetes.chart_values import Name
 from gaudi_launch.extensions.kubernetes.helm_chart import chart
 from gaudi_launch.extensions.kubernetes.objects.needs import PodResources
-from gaudi_launch.extensions.kubernetes.target import KubernetesTarget, ServedModel
+from gaudi_launch.extensions.kubernetes.options import KubernetesOptions
+from gaudi_launch.extensions.kubernetes.target import ServedModel
 from tests.support.cli import golden
 from tests.support.kubernetes_documents import (
     CASES,
@@ -281,7 +282,7 @@ def test_no_text_is_a_template(value: str, tmp_path_factory: pytest.TempPathFact
     )
     served = ServedModel("m", Name("r"), "hub/model", container, needs, 8)
     folder = tmp_path_factory.mktemp("chart")
-    write(chart([served], KubernetesTarget("r")), f"{folder}/", force=False)
+    write(chart([served], KubernetesOptions(release="r")), f"{folder}/", force=False)
     found = next(each for each in templated(folder, "r") if each["kind"] == "Deployment")
     engine = found["spec"]["template"]["spec"]["containers"][0]
     escaped = value.replace("$", "$$") if "$(" in value or "$$" in value else value

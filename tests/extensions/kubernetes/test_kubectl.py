@@ -20,7 +20,7 @@ def program(tmp_path: Path) -> Callable[[str], Kubectl]:
         path = tmp_path / "kubectl"
         path.write_text(f"#!/bin/sh\n{script}\n")
         path.chmod(0o755)
-        return Kubectl(str(path), namespace="chat")
+        return Kubectl("chat", program=str(path))
 
     return write
 
@@ -63,7 +63,7 @@ def test_a_failure_has_the_last_line_or_the_exit_code(program: Callable[[str], K
 
 
 def test_a_program_that_cannot_be_run(tmp_path: Path) -> None:
-    gone = Kubectl(str(tmp_path / "none"))
+    gone = Kubectl(program=str(tmp_path / "none"))
     expected = ("kube.no_kubectl", ExitCode.MACHINE, {"why": "No such file or directory"})
     assert refusal(lambda: gone.document("get")) == expected
     assert refusal(lambda: gone.show("get")) == expected
@@ -81,7 +81,7 @@ def test_a_server_that_never_answers_is_given_up(
         raise subprocess.TimeoutExpired(command, seconds)
 
     monkeypatch.setattr(interrupt, "run", run)
-    slow = Kubectl("k", seconds=2.0)
+    slow = Kubectl(program="k", seconds=2.0)
     assert refusal(lambda: slow.document("get")) == (
         "kube.unreachable",
         ExitCode.FAILED,
@@ -138,27 +138,27 @@ def test_the_program_and_a_cluster_must_be_there(
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("KUBECONFIG", raising=False)
     monkeypatch.setattr(kubectl, "_IN_CLUSTER", tmp_path / "token")
-    assert refusal(find) == ("kube.no_kubectl", ExitCode.MACHINE, {"why": "PATH"})
+    assert refusal(find, Kubectl()) == ("kube.no_kubectl", ExitCode.MACHINE, {"why": "PATH"})
     program = tmp_path / "kubectl"
     program.write_text("")
     program.chmod(0o755)
     no_config = ("kube.no_config", ExitCode.MACHINE, {"why": "KUBECONFIG, ~/.kube/config"})
-    assert refusal(find) == no_config
+    assert refusal(find, Kubectl()) == no_config
     none = str(tmp_path / "none")
-    assert refusal(lambda: find(kubeconfig=none)) == (
+    assert refusal(lambda: find(Kubectl("", none))) == (
         "kube.no_file",
         ExitCode.USAGE,
         {"path": none},
     )
     (tmp_path / "token").write_text("")
-    assert find("n", "", "c") == Kubectl(str(program), "n", "", "c")
+    assert find(Kubectl("n", "", "c")) == Kubectl("n", "", "c", str(program))
     (tmp_path / "token").unlink()
     (tmp_path / ".kube").mkdir()
     config = tmp_path / ".kube" / "config"
     config.write_text("")
-    assert find() == Kubectl(str(program))
-    assert find(kubeconfig=str(config)) == Kubectl(str(program), "", str(config))
+    assert find(Kubectl()) == Kubectl(program=str(program))
+    assert find(Kubectl("", str(config))) == Kubectl("", str(config), program=str(program))
     monkeypatch.setenv("KUBECONFIG", f"{tmp_path}/other:")
-    assert refusal(find) == no_config
+    assert refusal(find, Kubectl()) == no_config
     monkeypatch.setenv("KUBECONFIG", f"{tmp_path}/other:{config}")
-    assert find() == Kubectl(str(program))
+    assert find(Kubectl()) == Kubectl(program=str(program))

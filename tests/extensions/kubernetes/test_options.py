@@ -10,16 +10,20 @@ import pytest
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.host.accelerators import instances
 from gaudi_launch.core.planning.container import Container
-from gaudi_launch.extensions.kubernetes.options import KubernetesOptions, to_cluster
-from gaudi_launch.extensions.kubernetes.target import KubernetesTarget
+from gaudi_launch.extensions.kubernetes.options import (
+    KubernetesOptions,
+    completed,
+    replicas_of,
+)
 from gaudi_launch.extensions.ray.engine import VERSION as RAY
+from tests.support.refusals import refusal
 
 NEURON = next(iter(instances()))
 TOKEN = Container("i", (), secrets=("HF_TOKEN", "VLLM_API_KEY"))
 
 
-def made(containers: tuple[Container, ...] = (), **words: Any) -> KubernetesTarget:
-    return to_cluster(KubernetesOptions(**words), "chat", [*containers])
+def made(containers: tuple[Container, ...] = (), **words: Any) -> KubernetesOptions:
+    return completed(KubernetesOptions(**words), "chat", [*containers])
 
 
 def refused(**words: Any) -> tuple[str, Mapping[str, Any]]:
@@ -43,7 +47,7 @@ def test_secrets_are_the_named_ones_else_the_exported_ones() -> None:
 
 
 MANY = "--replicas MIN..MAX"
-RANGE = {"replicas": "1..2"}
+RANGE = {"max_replicas": 2}
 
 
 @pytest.mark.parametrize(
@@ -95,7 +99,7 @@ RANGE = {"replicas": "1..2"}
         ),
         ({"autoscale": "hpa"}, "kubernetes.needs", {"one": "--autoscale", "other": MANY}),
         (RANGE, "kubernetes.needs", {"one": "--autoscale", "other": MANY}),
-        ({"requests": "3"}, "kubernetes.only_with", {"one": "--ongoing", "other": MANY}),
+        ({"requests": 3}, "kubernetes.only_with", {"one": "--ongoing", "other": MANY}),
         (
             {"nodes": "2"},
             "kubernetes.only_with",
@@ -130,16 +134,6 @@ RANGE = {"replicas": "1..2"}
             {"kind": "leaderworkerset", "nodes": "1"},
             "plan.number",
             {"flag": "--nodes", "found": "1", "least": 2, "most": 64},
-        ),
-        (
-            {"replicas": "10001"},
-            "plan.number",
-            {"flag": "--replicas", "found": "10001", "least": 1, "most": 10000},
-        ),
-        (
-            {"replicas": "3..2"},
-            "plan.number",
-            {"flag": "--replicas", "found": "2", "least": 3, "most": 10000},
         ),
         (
             {"kind": "leaderworkerset", "interface": "eth 1"},
@@ -208,3 +202,9 @@ def test_what_a_cluster_cannot_have_is_refused(
     words: dict[str, Any], id: str, values: dict[str, Any]
 ) -> None:
     assert refused(**words) == (id, values)
+
+
+def test_an_impossible_number_of_replicas_is_refused() -> None:
+    for text, found, least in (("10001", "10001", 1), ("3..2", "2", 3)):
+        values = {"flag": "--replicas", "found": found, "least": least, "most": 10000}
+        assert refusal(replicas_of, text) == ("plan.number", ExitCode.USAGE, values)

@@ -16,7 +16,8 @@ from gaudi_launch.extensions.kubernetes.chart_values import Name
 from gaudi_launch.extensions.kubernetes.documents import render
 from gaudi_launch.extensions.kubernetes.helm_chart import chart
 from gaudi_launch.extensions.kubernetes.objects.inferentia import neuron_served
-from gaudi_launch.extensions.kubernetes.target import KubernetesTarget, ServedModel
+from gaudi_launch.extensions.kubernetes.options import KubernetesOptions
+from gaudi_launch.extensions.kubernetes.target import ServedModel
 from gaudi_launch.extensions.ray.schema import check
 from tests.support.cli import golden
 from tests.support.kubernetes_documents import objects, steady
@@ -25,8 +26,8 @@ from tests.support.served_models import GATEWAY, plain_served, served
 INSTANCE = Instance("inf2.48xlarge", 12, 24, 16, 192, 768)
 LLAMA = Model("/models/llama", "llama", parameters=13_000_000_000, weight_bytes=26 << 30)
 
-DEPLOYMENT = KubernetesTarget(
-    "chat",
+DEPLOYMENT = KubernetesOptions(
+    release="chat",
     namespace="llm",
     replicas=25,
     max_replicas=30,
@@ -38,24 +39,24 @@ DEPLOYMENT = KubernetesTarget(
     ingress_host="chat.example.com",
     ingress_class="nginx",
     webui=True,
-    node_selector={"zone": "a"},
+    node_selector=("zone=a",),
     tolerate=("example.com/ai",),
     gateway=GATEWAY,
 )
-GROUPS = KubernetesTarget(
-    "chat",
+GROUPS = KubernetesOptions(
+    release="chat",
     kind="leaderworkerset",
     replicas=1,
     max_replicas=3,
     autoscale="hpa",
     requests=48,
-    nodes=2,
+    nodes="2",
     interface="net1",
     secret="hub",
     secret_names=("RAY_AUTH_TOKEN",),
 )
-RAY = KubernetesTarget(
-    "chat",
+RAY = KubernetesOptions(
+    release="chat",
     kind="rayservice",
     replicas=1,
     max_replicas=4,
@@ -65,17 +66,17 @@ RAY = KubernetesTarget(
     webui=True,
     webui_image="registry/page:1",
 )
-SHAPES: dict[str, tuple[Sequence[ServedModel], KubernetesTarget]] = {
+SHAPES: dict[str, tuple[Sequence[ServedModel], KubernetesOptions]] = {
     "deployment": ([served()], DEPLOYMENT),
-    "plain-deployment": ([plain_served()], KubernetesTarget("chat", replicas=2)),
+    "plain-deployment": ([plain_served()], KubernetesOptions(release="chat", replicas=2)),
     "two-models": (
         [served(name=Name("chat", "qwen")), plain_served()],
-        KubernetesTarget("chat", access_mode="ReadWriteOnce", weights_claim="mine"),
+        KubernetesOptions(release="chat", access_mode="ReadWriteOnce", weights_claim="mine"),
     ),
     "groups": ([served(env_from={"VLLM_HOST_IP": "status.podIP"})], GROUPS),
     "fixed-groups": (
         [plain_served()],
-        KubernetesTarget("chat", kind="leaderworkerset", nodes=2, replicas=2),
+        KubernetesOptions(release="chat", kind="leaderworkerset", replicas=2, interface="eth0"),
     ),
     "ray": ([in_ray(served(files={}), RAY)], RAY),
 }
@@ -101,8 +102,8 @@ def test_the_files_of_each_shape(shape: str) -> None:
 
 
 def test_the_files_of_the_inferentia_example() -> None:
-    cluster = KubernetesTarget(
-        "llama",
+    cluster = KubernetesOptions(
+        release="llama",
         kind="rayservice",
         replicas=1,
         max_replicas=3,
@@ -122,7 +123,7 @@ def test_the_chart_of_each_shape(shape: str) -> None:
 
 def test_what_a_template_could_read_as_its_own_stays_text() -> None:
     container = Container("i", (), {}, entrypoint="{{ KNOB0x1x }} KNOB1x")
-    files = chart([plain_served(container=container)], KubernetesTarget("chat")).files
+    files = chart([plain_served(container=container)], KubernetesOptions(release="chat")).files
     lines = files["templates/deployment-bge-m3.yaml"].splitlines()
     command = lines[lines.index("        command:") + 1]
     assert command == """        - "{{ "{{" }} KNOB0x1x {{ "}}" }} KNOB1x\""""
@@ -136,7 +137,7 @@ def test_ray_ignores_no_key_of_the_inferentia_example() -> None:
 
 
 def test_what_a_monitored_model_needs_is_noted() -> None:
-    made = render([served(), plain_served()], KubernetesTarget("chat", monitor=True))
+    made = render([served(), plain_served()], KubernetesOptions(release="chat", monitor=True))
     notes = {note.id: note.values for note in made.notes}
     assert notes["kubernetes.monitor"] == {"names": "chat chat-bge-m3"}
     assert "monitoring.in_cluster" in notes

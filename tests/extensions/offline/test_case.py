@@ -30,7 +30,6 @@ from gaudi_launch.core.recipes import cache_root
 from gaudi_launch.extensions.offline import case as offline
 from gaudi_launch.extensions.offline import launcher_wheel, pack_archive, pack_manifest
 from gaudi_launch.extensions.offline import pack as offline_pack
-from gaudi_launch.extensions.offline.case import InstallOptions
 from gaudi_launch.extensions.offline.pack import PackOptions
 from gaudi_launch.extensions.offline.pack_manifest import (
     Manifest,
@@ -143,24 +142,24 @@ def test_an_image_with_model_measurements_and_recipes_comes_to_another_host(
     # what was complete is not collected again
     (launcher / "typer-1.5-py3-none-any.whl").unlink()
     monkeypatch.setenv("DOCKER_FAILS", "")
-    packed = offline_pack.pack(wanted, Silent())
-    assert {name: count for name, (count, _) in packed.manifest.parts().items()} == {
+    path, manifest = offline_pack.pack(wanted, Silent())
+    assert {name: count for name, (count, _) in manifest.parts().items()} == {
         "image": 1,
         "launcher": 1,
         "measurements": 1,
         "model": 2,
         "recipes": 1,
     }
-    assert [path.name for path in tmp_path.glob("pack.*")] == ["pack.tar"]
-    content = packed.path.read_bytes()
+    assert [each.name for each in tmp_path.glob("pack.*")] == ["pack.tar"]
+    content = path.read_bytes()
     for secret in (TOKEN, "hunter2", "proxy.site", str(tmp_path)):
         assert secret.encode() not in content
 
     host = as_host(monkeypatch, tmp_path / "host")
-    done = offline.install(InstallOptions(packed.path, sys.executable), Silent())
+    done = offline.install(path, Silent(), python=sys.executable)
     folder = host / "models" / REPO
     assert done == offline.InstalledPack(
-        packed.manifest, None, image, folder, (PARTS.key,), (), measurements=1
+        manifest, None, image, folder, (PARTS.key,), (), measurements=1
     )
     load = str(host / ".offline/copies/pack/image/image.tar")
     assert docker.read_text().splitlines()[-1] == f"load --input {load}"
@@ -174,12 +173,12 @@ def test_an_image_with_model_measurements_and_recipes_comes_to_another_host(
     assert cache_root.find(root, PARTS.key).ledger is not None
 
     # again: what is there stays
-    again = offline.install(InstallOptions(packed.path, sys.executable), Silent())
+    again = offline.install(path, Silent(), python=sys.executable)
     assert [key for key, _ in again.skipped] == [PARTS.key]
     assert again == replace(done, recipes=(), skipped=again.skipped, measurements=0)
     (folder / "model.safetensors").write_bytes(b"other!!")
     with refused("offline.model_other", ExitCode.FAILED, path=str(folder)):
-        offline.install(InstallOptions(packed.path, sys.executable), Silent())
+        offline.install(path, Silent(), python=sys.executable)
 
 
 @pytest.mark.parametrize(
@@ -381,7 +380,7 @@ def test_a_pack_for_another_host_is_refused(
     monkeypatch.setenv("DOCKER_FAILS", "load")
     pack = pack_of(tmp_path / "pack", **change)
     with refused(id, code, **values):
-        offline.install(InstallOptions(pack, python), Silent())
+        offline.install(pack, Silent(), python=python)
     assert (tmp_path / "host").exists() is (id == "offline.load")
 
 
@@ -393,7 +392,7 @@ def test_a_missing_pack_and_a_missing_docker_are_named(
     pack = pack_of(tmp_path / "pack", engine=SAVED)
     monkeypatch.setenv("PATH", "/gone")
     with refused("offline.no_docker", ExitCode.MACHINE, image="org/i"):
-        offline.install(InstallOptions(pack), Silent())
+        offline.install(pack, Silent())
 
 
 @pytest.mark.parametrize("archive", [False, True])
@@ -411,9 +410,9 @@ def test_the_disk_has_room_for_the_environment_and_the_copy(
     free = [needed - 1]
     monkeypatch.setattr(shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(0, 0, free[0]))
     with failing("offline.room", ExitCode.MACHINE):
-        offline.install(InstallOptions(pack), Silent())
+        offline.install(pack, Silent())
     free[0] = needed
-    assert offline.install(InstallOptions(pack), Silent()).model.is_dir()
+    assert offline.install(pack, Silent()).model.is_dir()
 
 
 def test_the_file_for_an_image_is_where_setup_has_it(
@@ -422,7 +421,7 @@ def test_the_file_for_an_image_is_where_setup_has_it(
     as_host(monkeypatch, tmp_path / "host")
     engine = replace(GAUDI, image="org/i", image_file="image/Dockerfile")
     pack = pack_of(tmp_path / "pack", engine=engine, files={"image/Dockerfile": "FROM x"})
-    assert offline.install(InstallOptions(pack), Silent()).image is None
+    assert offline.install(pack, Silent()).image is None
     target = folder_of(needed_release("vllm-gaudi")) / "docker" / "Dockerfile"
     assert target.read_text() == "FROM x"
 
@@ -432,7 +431,7 @@ def test_damaged_recipes_are_an_error(tmp_path: Path, monkeypatch: pytest.Monkey
     files = {"recipes/k.tar.zst": "nothing"}
     pack = pack_of(tmp_path / "pack", engine=GAUDI, recipes=("k",), files=files)
     with failing("cache.import_damaged", ExitCode.FAILED):
-        offline.install(InstallOptions(pack), Silent())
+        offline.install(pack, Silent())
 
 
 def test_an_engine_for_cards_is_installed_as_setup_does(
@@ -449,7 +448,7 @@ def test_an_engine_for_cards_is_installed_as_setup_does(
     )
     python.chmod(0o755)
     with failing("serve.setup_failed", ExitCode.FAILED) as raised:
-        offline.install(InstallOptions(pack, str(python)), Silent())
+        offline.install(pack, Silent(), python=str(python))
     assert str(host / ".offline/copies/git/vllm-project") in str(raised.value.detail)
 
 

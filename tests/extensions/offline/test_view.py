@@ -8,7 +8,6 @@ import pytest
 
 from gaudi_launch.extensions.offline import view as offline
 from gaudi_launch.extensions.offline.case import InstalledPack
-from gaudi_launch.extensions.offline.pack import Packed
 from gaudi_launch.extensions.offline.pack_manifest import (
     Manifest,
     PackEngine,
@@ -54,7 +53,7 @@ def test_a_pack_and_what_is_installed_for_people(capsys: pytest.CaptureFixture[s
         capsys,
         "offline",
         [
-            lambda: offline.show_packed(Packed(PACK, MANIFEST), False),
+            lambda: offline.show_packed(PACK, MANIFEST, False),
             lambda: offline.show_pack(PACK, MANIFEST, False),
             lambda: offline.show_pack(PACK, OWN, False),
             lambda: offline.show_installed(installed(MANIFEST, python="/v/bin/python"), False),
@@ -97,7 +96,7 @@ DOCUMENT = {
 
 
 def test_a_pack_for_programs(capsys: pytest.CaptureFixture[str]) -> None:
-    packed = for_programs(capsys, lambda: offline.show_packed(Packed(PACK, MANIFEST), True))
+    packed = for_programs(capsys, lambda: offline.show_packed(PACK, MANIFEST, True))
     assert packed == DOCUMENT
     assert for_programs(capsys, lambda: offline.show_pack(PACK, MANIFEST, True)) == {
         **DOCUMENT,

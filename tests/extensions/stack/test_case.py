@@ -116,7 +116,7 @@ def begun(name: str) -> object:
 
 def up(path: Path) -> tuple[tuple[str, ...], list[str]]:
     reporter = Lines()
-    started = stack.up(path, reporter, no_doctor=True).started
+    started = stack.up(path, reporter, no_doctor=True)[1].started
     return started, reporter.lines
 
 
@@ -176,12 +176,12 @@ def test_a_stack_answers_stays_as_it_is_heals_and_leaves_nothing(
         up(path)
     assert (raised.value.id, raised.value.text.values["services"]) == ("stack.changed", "stack-b")
 
-    ended = stack.down(str(path), Silent(), 0)
-    assert sorted(each.name for each in ended.services) == sorted(names)
+    _, ended = stack.down(str(path), Silent(), 0)
+    assert sorted(each.name for each in ended) == sorted(names)
     assert (services(), living(pids), call(port).status) == ([], [], 0)
     state = tmp_path / "state"
     assert [each for each in state.rglob("*") if "stack" in each.name] == []
-    assert stack.down(str(path), Silent(), 0).services == ()
+    assert stack.down(str(path), Silent(), 0)[1] == ()
 
 
 def test_a_failed_model_is_reported_and_the_others_stay(
@@ -297,8 +297,8 @@ def apply(path: Path, *, agree: bool = False) -> tuple[ChangedStack | None, list
         asked.append(changes)
         return agree
 
-    applied = stack.apply(path, Silent(), ChangeOptions(no_doctor=True, drain=5), consent)
-    return applied.changed, asked
+    _, changed = stack.apply(path, Silent(), ChangeOptions(no_doctor=True, drain=5), consent)
+    return changed, asked
 
 
 ONE = """\
@@ -329,7 +329,7 @@ def test_keys_count_by_content_and_broken_ones_leave_the_earlier_in_force(
     # refused from the end of the command on
     assert statuses(port, "sk-alice", "sk-bob") == [401, 200]
     keys_file(tmp_path, "bob sk-bob\nalice sk-new\n")
-    assert stack.up(path, Silent(), no_doctor=True).gateway == "renewed"
+    assert stack.up(path, Silent(), no_doctor=True)[1].gateway == "renewed"
     assert statuses(port, "sk-alice", "sk-bob", "sk-new") == [401, 200, 200]
     assert (apply(path)[0], up(path)[0], stack.ps()[0].current) == (ChangedStack(), (), True)
 
@@ -541,7 +541,7 @@ def test_no_engine_gets_the_port_of_the_gateway(write: Write) -> None:
 def test_init_writes_a_file_that_is_planned_alike(tmp_path: Path, own_folders: Path) -> None:
     path = tmp_path / "site.yaml"
     models = ("Qwen/Qwen3-8B", "meta-llama/Llama-3.3-70B-Instruct", "Qwen/Qwen3-8B")
-    made = stack_init.init(models, stack_init.InitOptions(path, "8123", "simulated:hls2"))
+    made = stack_init.init(models, path, port="8123", machine="simulated:hls2")
     again = stack_plan.plan(path, "simulated:hls2")
     found = [(each.name, each.plan.placement.modules) for each in again.services]
     assert found == [(each.name, each.plan.placement.modules) for each in made.services]
@@ -556,15 +556,13 @@ def test_init_writes_a_file_that_is_planned_alike(tmp_path: Path, own_folders: P
     schema = Path(first.removeprefix("# yaml-language-server: $schema="))
     assert json.loads(schema.read_text(encoding="utf-8"))["title"].startswith("A stack")
     with failing("stack.exists", ExitCode.USAGE):
-        stack_init.init(models, stack_init.InitOptions(path))
+        stack_init.init(models, path)
 
 
 def test_more_cards_than_there_are_write_nothing(tmp_path: Path, own_folders: Path) -> None:
     path = tmp_path / "site.yaml"
     with pytest.raises(LaunchError) as raised:
-        stack_init.init(
-            ["Qwen/Qwen3-8B"] * 9, stack_init.InitOptions(path, machine="simulated:hls2")
-        )
+        stack_init.init(["Qwen/Qwen3-8B"] * 9, path, machine="simulated:hls2")
     assert (raised.value.id, raised.value.exit_code, path.exists()) == (
         "stack.too_few",
         ExitCode.MACHINE,
@@ -573,8 +571,7 @@ def test_more_cards_than_there_are_write_nothing(tmp_path: Path, own_folders: Pa
 
 
 def test_simulated_cards_are_none_of_this_machine(tmp_path: Path, own_folders: Path) -> None:
-    options = stack_init.InitOptions(tmp_path / "site.yaml", engine="simulated")
-    made = stack_init.init(["Qwen/Qwen3-8B"] * 12, options)
+    made = stack_init.init(["Qwen/Qwen3-8B"] * 12, tmp_path / "site.yaml", engine="simulated")
     assert ({each.modules for each in made.services}, made.cards) == ({()}, ())
     assert len({each.options.port for each in made.services}) == 12
 

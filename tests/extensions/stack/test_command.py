@@ -81,7 +81,7 @@ def test_a_downtime_is_stated_and_needs_consent(
     def applied(path: Path, reporter: object, options: object, agree: object) -> object:
         assert callable(agree)
         done = ChangedStack(("s-chat.v2",), ("s-chat",), "renewed")
-        return stack.AppliedStack(file, done if agree(changes) else None)  # type: ignore[arg-type]
+        return file, done if agree(changes) else None
 
     monkeypatch.setattr(stack, "apply", applied)
     code, out, error = output(capsys, "stack", "apply", "s.yaml")

@@ -41,7 +41,7 @@ def ended(*names: str) -> Any:
         services.append(
             SimpleNamespace(name=name, stopped=stopped, was_running=True, busy=(), run=None)
         )
-    return SimpleNamespace(name="site", services=services)
+    return services
 
 
 RECORD = StackRecord(
@@ -83,18 +83,18 @@ def test_for_people(capsys: pytest.CaptureFixture[str]) -> None:
         [
             lambda: stack.show_written(made()),
             lambda: stack.show_started(
-                made(started=("site-chat",), gateway="started"), waited=True
+                SITE, ChangedStack(("site-chat",), gateway="started"), waited=True
             ),
             lambda: stack.show_started(
-                made(started=("site-chat",), gateway="started"), waited=False
+                SITE, ChangedStack(("site-chat",), gateway="started"), waited=False
             ),
-            lambda: stack.show_started(made(started=(), gateway="same"), waited=True),
-            lambda: stack.show_started(made(started=(), gateway="renewed"), waited=True),
-            lambda: stack.show_applied(made(changed=CHANGED)),
-            lambda: stack.show_applied(made(changed=ChangedStack((), (), "renewed"))),
-            lambda: stack.show_applied(made(changed=ChangedStack((), (), "same"))),
-            lambda: stack.show_ended(ended("site-gateway", "site-chat")),
-            lambda: stack.show_ended(ended()),
+            lambda: stack.show_started(SITE, ChangedStack(), waited=True),
+            lambda: stack.show_started(SITE, ChangedStack(gateway="renewed"), waited=True),
+            lambda: stack.show_applied(SITE, CHANGED),
+            lambda: stack.show_applied(SITE, ChangedStack(gateway="renewed")),
+            lambda: stack.show_applied(SITE, ChangedStack()),
+            lambda: stack.show_ended("site", ended("site-gateway", "site-chat")),
+            lambda: stack.show_ended("site", ended()),
             lambda: stack.show_states(STATES),
             lambda: stack.show_states([]),
         ],
@@ -104,18 +104,18 @@ def test_for_people(capsys: pytest.CaptureFixture[str]) -> None:
 def test_for_programs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(time, "time", lambda: 1000.0)
     site = {"schema": 1, "stack": "site", "url": "http://h:1", "models": ["chat", "embed"]}
-    assert stack.started_to_json(made(started=("site-chat",), gateway="started")) == {
+    assert stack.started_to_json(SITE, ChangedStack(("site-chat",), gateway="started")) == {
         **site,
         "started": ["site-chat"],
         "gateway": "started",
     }
-    assert stack.applied_to_json(made(changed=CHANGED)) == {
+    assert stack.applied_to_json(SITE, CHANGED) == {
         **site,
         "started": ["site-chat.v2"],
         "ended": ["site-chat", "site-old"],
         "gateway": "renewed",
     }
-    stopped = stack.ended_to_json(ended("site-chat"))
+    stopped = stack.ended_to_json("site", ended("site-chat"))
     assert {**stopped, "stopped": [each["name"] for each in stopped["stopped"]]} == {
         "schema": 1,
         "stack": "site",

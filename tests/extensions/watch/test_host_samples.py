@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from gaudi_launch.core.base import codec
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.messages import text
 from gaudi_launch.core.hosts.inventory import Member
@@ -18,7 +19,7 @@ from gaudi_launch.extensions.watch.watched_hosts import WatchedHost, watching
 from tests.support.waiting import until
 from tests.support.watched import HOST
 
-DOCUMENT = json.dumps({"schema": 1, "hosts": [HOST.to_json()]})
+DOCUMENT = json.dumps({"schema": 1, "hosts": [codec.write(HOST)]})
 REMOTE = Member(
     "gaudi-9", "user@gaudi-9", enter=("docker", "exec", "engine"), launcher=("uvx", "gaudi-launch")
 )
@@ -37,9 +38,7 @@ def stopped_clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 
 def watched() -> WatchedHost:
-    made = WatchedHost(REMOTE, None, interval=2.0, timeout=5.0)
-    made._latest.at = 100.0
-    return made
+    return WatchedHost(REMOTE, None, interval=2.0, timeout=5.0)
 
 
 def silent(problem: str) -> HostSample:

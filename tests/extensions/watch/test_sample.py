@@ -6,13 +6,13 @@ import json
 
 import pytest
 
+from gaudi_launch.core.base import codec
 from gaudi_launch.extensions.watch.sample import (
     CardSample,
     DiskSample,
     HostSample,
     NodeSample,
     ServiceSample,
-    from_json,
 )
 from gaudi_launch.extensions.watch.sampler import Sampler
 from tests.support.records import known
@@ -21,7 +21,7 @@ from tests.support.records import known
 def test_a_sample_survives_json() -> None:
     sample = Sampler("simulated:gaudi2e-8+busy=1", found=list).sample()
     assert len(sample.cards) == 8 and {card.group for card in sample.cards} == {0, 1}
-    assert from_json(json.loads(json.dumps(sample.to_json()))) == sample
+    assert codec.read(HostSample, json.loads(json.dumps(codec.write(sample)))) == sample
 
 
 @pytest.mark.parametrize(
@@ -29,7 +29,7 @@ def test_a_sample_survives_json() -> None:
 )
 def test_anything_else_is_refused(document: object) -> None:
     with pytest.raises(ValueError):
-        from_json(document)
+        codec.read(HostSample, document)
 
 
 def test_what_was_not_sampled_is_none() -> None:
@@ -74,4 +74,4 @@ def test_every_part_of_a_sample_survives_json() -> None:
         (DiskSample("state", "/x", 9, 4),),
         True,
     )
-    assert from_json(json.loads(json.dumps(sample.to_json()))) == sample
+    assert codec.read(HostSample, json.loads(json.dumps(codec.write(sample)))) == sample

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from gaudi_launch.core.base import codec
 from gaudi_launch.core.base.messages import text
 from gaudi_launch.core.hosts.inventory import Member
 from gaudi_launch.extensions.watch.sample import HostSample
@@ -19,7 +20,7 @@ from gaudi_launch.extensions.watch.watched_hosts import WatchedHost, sample_all,
 from tests.support.waiting import GENEROUS
 from tests.support.watched import HOST
 
-DOCUMENT = json.dumps({"schema": 1, "hosts": [HOST.to_json()]})
+DOCUMENT = json.dumps({"schema": 1, "hosts": [codec.write(HOST)]})
 
 
 def launcher(folder: Path, name: str, body: str) -> Member:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from statistics import median
 
 from gaudi_launch.core.base.messages import Message, message
@@ -22,35 +21,18 @@ _REASON_MINUTES = 30
 _FULL = 0.95
 
 
-@dataclass(frozen=True)
-class Minute:
-    """The means of one minute, its preemptions added up."""
+def minutes_of(found: Sequence[HistoryPoint]) -> list[HistoryPoint]:
+    """Return the means of each minute, oldest first, without empty minutes.
 
-    at: float
-    load: float | None
-    ttft_seconds: float | None
-    kv_use: float | None
-    preemptions: float
-
-
-@dataclass(frozen=True)
-class Rise:
-    """A doubling: when, and the values before and after."""
-
-    at: float
-    before: float
-    after: float
-
-
-def minutes_of(found: Sequence[HistoryPoint]) -> list[Minute]:
-    """Return the points by minute, oldest first, without empty minutes."""
+    The load counts as running, preemptions are added up.
+    """
     groups: dict[int, list[HistoryPoint]] = {}
     for point in found:
         groups.setdefault(int(point.at // _MINUTE), []).append(point)
     return [
-        Minute(
+        HistoryPoint(
             at=number * _MINUTE,
-            load=mean(point.load for point in group),
+            running=mean(point.load for point in group),
             ttft_seconds=mean(point.ttft_seconds for point in group),
             kv_use=max((each.kv_use for each in group if each.kv_use is not None), default=None),
             preemptions=sum(point.preemptions or 0.0 for point in group),
@@ -63,40 +45,44 @@ def events(found: Sequence[HistoryPoint]) -> list[Message]:
     """Return what began and when, each with the doubling of the load before it."""
     minutes = minutes_of(found)
     said = []
-    preempted = _began(minutes, lambda minute: minute.preemptions > 0)
+    preempted = _began(minutes, lambda minute: bool(minute.preemptions))
     if preempted is not None:
-        count = sum(minute.preemptions for minute in minutes if minute.at >= preempted)
+        count = sum(minute.preemptions or 0 for minute in minutes if minute.at >= preempted)
         said.append(_event("preemptions", preempted, minutes, count=f"{count:.0f}"))
     full = _began(minutes, lambda minute: (minute.kv_use or 0.0) >= _FULL)
     if full is not None:
         said.append(_event("kv_full", full, minutes))
     slow = _last_rise(minutes, lambda minute: minute.ttft_seconds, least=0.05)
     if slow is not None:
-        values = {"before": f"{slow.before * 1000:.0f}", "after": f"{slow.after * 1000:.0f}"}
-        said.append(_event("ttft", slow.at, minutes, **values))
+        at, before, after = slow
+        values = {"before": f"{before * 1000:.0f}", "after": f"{after * 1000:.0f}"}
+        said.append(_event("ttft", at, minutes, **values))
     return said
 
 
-def _event(kind: str, at: float, minutes: Sequence[Minute], **values: str) -> Message:
+def _event(kind: str, at: float, minutes: Sequence[HistoryPoint], **values: str) -> Message:
     since = at - _REASON_MINUTES * _MINUTE
     earlier = [minute for minute in minutes if since <= minute.at <= at]
     before = [minute for minute in minutes if minute.at < since]
     rise = _last_rise([*before[-_BASE_MINUTES:], *earlier], lambda minute: minute.load, least=2.0)
     clock = time.strftime("%H:%M", time.localtime(at))
     # the minutes before give the base only: a doubling among them is too old
-    if rise is None or rise.at < since:
+    if rise is None or rise[0] < since:
         return message(f"diagnose.history_{kind}", at=clock, **values)
+    rose, load_before, load_after = rise
     return message(
         f"diagnose.history_{kind}_load",
         at=clock,
-        minutes=f"{(at - rise.at) / _MINUTE:.0f}",
-        load_before=f"{rise.before:.0f}",
-        load_after=f"{rise.after:.0f}",
+        minutes=f"{(at - rose) / _MINUTE:.0f}",
+        load_before=f"{load_before:.0f}",
+        load_after=f"{load_after:.0f}",
         **values,
     )
 
 
-def _began(minutes: Sequence[Minute], happens: Callable[[Minute], bool]) -> float | None:
+def _began(
+    minutes: Sequence[HistoryPoint], happens: Callable[[HistoryPoint], bool]
+) -> float | None:
     """Return when the latest episode began; None without one."""
     began, last = None, float("-inf")
     for minute in minutes:
@@ -109,9 +95,12 @@ def _began(minutes: Sequence[Minute], happens: Callable[[Minute], bool]) -> floa
 
 
 def _last_rise(
-    minutes: Sequence[Minute], value: Callable[[Minute], float | None], *, least: float
-) -> Rise | None:
-    """Return the latest begin of at least twice the median of the minutes before."""
+    minutes: Sequence[HistoryPoint], value: Callable[[HistoryPoint], float | None], *, least: float
+) -> tuple[float, float, float] | None:
+    """Return the latest begin of at least twice the median of the minutes before.
+
+    With the values before and after.
+    """
     found = None
     was_high = False
     known = [(minute.at, reading) for minute in minutes if (reading := value(minute)) is not None]
@@ -123,6 +112,6 @@ def _last_rise(
         usual = median(base)
         is_high = reading >= 2 * usual and reading - usual >= least
         if is_high and not was_high:
-            found = Rise(at, usual, reading)
+            found = (at, usual, reading)
         was_high = is_high
     return found

@@ -5,6 +5,7 @@ Signals are only queued; one loop acts.
 
 from __future__ import annotations
 
+import codecs
 import logging
 import threading
 import time
@@ -264,10 +265,13 @@ class _Tail:
         self._path = path
         # the log may contain an earlier run of the service
         self._at = path.stat().st_size if path.exists() else 0
+        # a character that was cut is read completely next time
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
     def begin_again(self) -> None:
         """Restart at the beginning: the log was truncated."""
         self._at = 0
+        self._decoder.reset()
 
     def read(self) -> str:
         try:
@@ -276,27 +280,8 @@ class _Tail:
                 content = file.read(_MOST_READ_BYTES)
         except OSError:
             return ""
-        # a character that was cut is read completely next time
-        cut = len(content) - _unfinished(content)
-        self._at += cut
-        return content[:cut].decode("utf-8", errors="replace")
-
-
-def _unfinished(content: bytes) -> int:
-    """Return how many bytes at the end are an incomplete UTF-8 character."""
-    for back in range(1, min(4, len(content) + 1)):
-        byte = content[-back]
-        if byte >= 0xC0:
-            if byte < 0xE0:
-                needed = 2
-            elif byte < 0xF0:
-                needed = 3
-            else:
-                needed = 4
-            return back if needed > back else 0
-        if byte < 0x80:
-            return 0
-    return 0
+        self._at += len(content)
+        return self._decoder.decode(content)
 
 
 class _Prober:

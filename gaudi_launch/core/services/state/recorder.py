@@ -1,4 +1,4 @@
-"""Writes a service's state as it changes, and passes all events on."""
+"""Writes a service's state and the ledger of its graphs as they change."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from gaudi_launch.core.base.debug_log import best_effort
 from gaudi_launch.core.base.messages import Message
@@ -15,21 +16,28 @@ from gaudi_launch.core.buckets.warmup_time import FILE_NAME, Measured, record
 from gaudi_launch.core.services.log.follow import LaunchProgress
 from gaudi_launch.core.services.probe import Readiness
 from gaudi_launch.core.services.process.supervise import EngineOutcome, Watcher
-from gaudi_launch.core.services.process.watchers import Passing
 from gaudi_launch.core.services.state import identity, store
 from gaudi_launch.core.services.state.job import ServiceJob
+
+if TYPE_CHECKING:
+    from gaudi_launch.core.recipes.attach import Keeper
 
 _log = logging.getLogger(__name__)
 
 
-class Recorder(Passing):
-    """Keeps ``state.json`` of one service: what `ps` and `status` show."""
+class Recorder:
+    """Keeps ``state.json`` of one service: what `ps` and `status` show.
+
+    All events are passed on. ``keeper`` records that the graphs of a recipe cache are warm.
+    """
 
     def __init__(self, inner: Watcher, folder: Path, job: ServiceJob, log: Path) -> None:
-        super().__init__(inner)
+        self.keeper: Keeper | None = None
+        self._inner = inner
         self._folder = folder
         self._job = job
         self._progress = LaunchProgress()
+        self._began = time.monotonic()
         self._state = first_state(job, log)
         pid = os.getpid()
         self.put(launcher=identity.of(pid), launcher_pid=pid)
@@ -42,13 +50,17 @@ class Recorder(Passing):
         store.write(self._folder, "state.json", self._state, last=last)
 
     def started(self, pid: int) -> None:
+        self._began = time.monotonic()
         self.put(
             pid=pid,
             engine_process=identity.of(pid),
             engine_began=time.time(),
             phase="start",
         )
-        super().started(pid)
+        self._inner.started(pid)
+
+    def output(self, text: str) -> None:
+        self._inner.output(text)
 
     def progress(self, progress: LaunchProgress) -> None:
         # at most once per turn of the supervisor: a skipped item would be missed while the next one
@@ -62,7 +74,7 @@ class Recorder(Passing):
             left_seconds=progress.left_seconds,
             **self._seen(),
         )
-        super().progress(progress)
+        self._inner.progress(progress)
 
     def _phase(self, log_phase: str) -> str:
         """Return the log's phase.
@@ -77,15 +89,20 @@ class Recorder(Passing):
         return log_phase
 
     def ready(self, readiness: Readiness) -> None:
+        if self.keeper is not None:
+            facts = self._progress.facts
+            seconds = facts.get("warmup_seconds", time.monotonic() - self._began)
+            blocks = facts.get("num_blocks")
+            self.keeper.warm(float(seconds), int(blocks) if blocks is not None else None)
         news = {"served": readiness.model, "answers": readiness.path, "no_chat": readiness.no_chat}
         self.put(phase="ready", ready_at=time.time(), **news, **self._seen())
         # now, not at its end: a launcher that is killed has then recorded what it saw
         remember(self._job, self._progress)
-        super().ready(readiness)
+        self._inner.ready(readiness)
 
     def ending(self, signal_number: int | None) -> None:
         self.put(phase="stopping")
-        super().ending(signal_number)
+        self._inner.ending(signal_number)
 
     def ended(
         self, outcome: EngineOutcome, error: Message | None = None, permanent: bool = False

@@ -23,6 +23,8 @@ from gaudi_launch.extensions.kubernetes.status import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from gaudi_launch.core.launch.report import Reporter
     from gaudi_launch.extensions.kubernetes.kubectl import Kubectl
     from gaudi_launch.extensions.kubernetes.status import Status
@@ -30,15 +32,6 @@ if TYPE_CHECKING:
 _NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 _ENGINE = "app.kubernetes.io/component=engine"
 _LEAST_LOG_REQUESTS = 5
-
-
-@dataclass(frozen=True)
-class KubeAccess:
-    """Options of kubectl to reach the cluster; empty: its defaults."""
-
-    namespace: str
-    kubeconfig: str
-    context: str
 
 
 @dataclass(frozen=True)
@@ -51,33 +44,13 @@ class LogOptions:
     previous: bool = False
 
 
-@dataclass(frozen=True)
-class KubeDeployment:
-    """A deployment with its objects as kubectl lists them."""
-
-    status: Status
-    items: tuple[dict[str, Any], ...]
-
-
-@dataclass(frozen=True)
-class Removal:
-    """The objects that a removal would delete, as kubectl names them."""
-
-    kubectl: Kubectl
-    objects: tuple[str, ...]
-
-    def run(self) -> None:
-        """Delete the objects. Raises LaunchError where kubectl fails."""
-        self.kubectl.show("delete", "--ignore-not-found", *self.objects)
-
-
-def status(name: str, access: KubeAccess, reporter: Reporter) -> list[Status]:
+def status(name: str, access: Kubectl, reporter: Reporter) -> list[Status]:
     """Return one deployment, or all of them without a name. Raises LaunchError."""
     kubectl = _kubectl(name, access)
-    return [each.status for each in _deployments(kubectl, name, reporter)]
+    return [found for found, _ in _deployments(kubectl, name, reporter)]
 
 
-def logs(name: str, access: KubeAccess, options: LogOptions, reporter: Reporter) -> None:
+def logs(name: str, access: Kubectl, options: LogOptions, reporter: Reporter) -> None:
     """Run kubectl to print the logs of a deployment's engines. Raises LaunchError."""
     from gaudi_launch.core.planning.parse import number
 
@@ -86,7 +59,8 @@ def logs(name: str, access: KubeAccess, options: LogOptions, reporter: Reporter)
     pod = options.pod
     _check_name("--pod", pod)
     engines: dict[str, str] = {}
-    for item in _deployment(kubectl, name, reporter).items:
+    ((_, items),) = _deployments(kubectl, name, reporter)
+    for item in items:
         engine = engine_of(item)
         if engine:
             engines[item["metadata"].get("name")] = engine
@@ -103,33 +77,38 @@ def logs(name: str, access: KubeAccess, options: LogOptions, reporter: Reporter)
     kubectl.show("logs", *arguments)
 
 
-def removal(name: str, access: KubeAccess, reporter: Reporter, *, volumes: bool) -> Removal:
-    """Return the objects that a removal deletes; ``volumes``: its PVCs too.
+def removal(name: str, access: Kubectl, reporter: Reporter, *, volumes: bool) -> tuple[str, ...]:
+    """Return the objects that a removal deletes, as kubectl names them.
 
-    Raises LaunchError.
+    ``volumes``: its PVCs too. Raises LaunchError.
     """
     kubectl = _kubectl(name, access)
-    found = _deployment(kubectl, name, reporter)
-    if found.status.helm:
+    ((found, items),) = _deployments(kubectl, name, reporter)
+    if found.helm:
         raise LaunchError("kube.helm", ExitCode.USAGE, name=name)
     # pods are deleted with the objects that created them
     kept = ["Pod"] if volumes else ["Pod", "PersistentVolumeClaim"]
     objects = []
-    for item in found.items:
+    for item in items:
         reference = reference_of(item)
         if reference and item.get("kind") not in kept:
             objects.append(reference)
     if not objects:
         raise LaunchError("kube.nothing", ExitCode.FAILED, name=name)
-    return Removal(kubectl, tuple(objects))
+    return tuple(objects)
 
 
-def _kubectl(name: str, access: KubeAccess) -> Kubectl:
+def remove(name: str, access: Kubectl, objects: Iterable[str]) -> None:
+    """Delete the objects of a deployment. Raises LaunchError where kubectl fails."""
+    _kubectl(name, access).show("delete", "--ignore-not-found", *objects)
+
+
+def _kubectl(name: str, access: Kubectl) -> Kubectl:
     from gaudi_launch.extensions.kubernetes.kubectl import find
 
     _check_name("NAME", name)
     _check_name("--namespace", access.namespace)
-    return find(access.namespace, access.kubeconfig, access.context)
+    return find(access)
 
 
 def _check_name(option: str, found: str) -> None:
@@ -145,13 +124,9 @@ def _selector(name: str) -> str:
     return f"{OURS},{INSTANCE}={name}" if name else OURS
 
 
-def _deployment(kubectl: Kubectl, name: str, reporter: Reporter) -> KubeDeployment:
-    """Return the deployment of a name. Raises LaunchError (FAILED) without one."""
-    (found,) = _deployments(kubectl, name, reporter)
-    return found
-
-
-def _deployments(kubectl: Kubectl, name: str, reporter: Reporter) -> list[KubeDeployment]:
+def _deployments(
+    kubectl: Kubectl, name: str, reporter: Reporter
+) -> list[tuple[Status, list[dict[str, Any]]]]:
     """Return the deployments of a name, or all without one, with their objects.
 
     Kinds of added controllers may be forbidden to a user who may see all others: that is reported,
@@ -172,8 +147,4 @@ def _deployments(kubectl: Kubectl, name: str, reporter: Reporter) -> list[KubeDe
     found = [one for one in statuses(items) if name in ("", one.name)]
     if name and not found:
         raise LaunchError("kube.nothing", ExitCode.FAILED, name=name)
-    deployments = []
-    for one in found:
-        own = tuple(item for item in items if instance_of(item) == one.name)
-        deployments.append(KubeDeployment(one, own))
-    return deployments
+    return [(one, [item for item in items if instance_of(item) == one.name]) for one in found]

@@ -42,8 +42,9 @@ def status(
     from gaudi_launch.cli.terminal import Terminal
     from gaudi_launch.extensions.kubernetes.kube import case as kube
     from gaudi_launch.extensions.kubernetes.kube.view import show
+    from gaudi_launch.extensions.kubernetes.kubectl import Kubectl
 
-    found = kube.status(name, kube.KubeAccess(namespace, kubeconfig, context), Terminal())
+    found = kube.status(name, Kubectl(namespace, kubeconfig, context), Terminal())
     if as_json:
         emit_json({"schema": 1, "deployments": [each.to_json() for each in found]})
     else:
@@ -67,8 +68,9 @@ def logs(
     from gaudi_launch.cli.endless import until_ctrl_c
     from gaudi_launch.cli.terminal import Terminal
     from gaudi_launch.extensions.kubernetes.kube import case as kube
+    from gaudi_launch.extensions.kubernetes.kubectl import Kubectl
 
-    access = kube.KubeAccess(namespace, kubeconfig, context)
+    access = Kubectl(namespace, kubeconfig, context)
     with until_ctrl_c():
         kube.logs(name, access, kube.LogOptions(tail, pod, follow, previous), Terminal())
 
@@ -91,13 +93,14 @@ def delete(
     from gaudi_launch.core.base.errors import ExitCode, LaunchError
     from gaudi_launch.core.base.messages import text
     from gaudi_launch.extensions.kubernetes.kube import case as kube
+    from gaudi_launch.extensions.kubernetes.kubectl import Kubectl
 
-    access = kube.KubeAccess(namespace, kubeconfig, context)
-    removal = kube.removal(name, access, Terminal(), volumes=volumes)
-    for each in removal.objects:
+    access = Kubectl(namespace, kubeconfig, context)
+    objects = kube.removal(name, access, Terminal(), volumes=volumes)
+    for each in objects:
         print(each)
     if not yes:
         if not sys.stdin.isatty():
             raise LaunchError("kube.not_asked", ExitCode.USAGE)
-        typer.confirm(text("kube.sure", count=len(removal.objects)), abort=True, err=True)
-    removal.run()
+        typer.confirm(text("kube.sure", count=len(objects)), abort=True, err=True)
+    kube.remove(name, access, objects)

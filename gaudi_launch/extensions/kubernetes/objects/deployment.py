@@ -18,12 +18,13 @@ from gaudi_launch.extensions.kubernetes.objects.pod import (
     replicas_of,
     selector,
 )
-from gaudi_launch.extensions.kubernetes.target import PORT, KubernetesTarget, ServedModel
+from gaudi_launch.extensions.kubernetes.options import KubernetesOptions
+from gaudi_launch.extensions.kubernetes.target import PORT, ServedModel
 
 
 def deployment(
     served: ServedModel,
-    cluster: KubernetesTarget,
+    cluster: KubernetesOptions,
     release: Name,
     places: Mapping[str, str],
     together: bool,

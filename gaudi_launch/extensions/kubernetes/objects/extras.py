@@ -20,7 +20,8 @@ from gaudi_launch.extensions.kubernetes.objects.pod import (
     scripts_of,
     selector,
 )
-from gaudi_launch.extensions.kubernetes.target import PORT, KubernetesTarget, ServedModel
+from gaudi_launch.extensions.kubernetes.options import KubernetesOptions
+from gaudi_launch.extensions.kubernetes.target import PORT, ServedModel
 
 METRIC = "gaudi_launch_requests"
 
@@ -34,7 +35,7 @@ def shared_labels(release: Name, component: str) -> dict[str, Any]:
     }
 
 
-def access_mode(cluster: KubernetesTarget, models: Sequence[ServedModel]) -> str:
+def access_mode(cluster: KubernetesOptions, models: Sequence[ServedModel]) -> str:
     """Return the access mode of the PVCs.
 
     Raises LaunchError (USAGE) where pods on several nodes would wait forever for one PVC.
@@ -48,7 +49,7 @@ def access_mode(cluster: KubernetesTarget, models: Sequence[ServedModel]) -> str
 
 
 def storage(
-    cluster: KubernetesTarget, models: Sequence[ServedModel], release: Name
+    cluster: KubernetesOptions, models: Sequence[ServedModel], release: Name
 ) -> list[dict[str, Any]]:
     """Return the PVCs of weights and compiled graphs, and the scripts.
 
@@ -72,7 +73,7 @@ def storage(
 
 
 def _claim(
-    release: Name, use: str, gib: int, mode: str, cluster: KubernetesTarget
+    release: Name, use: str, gib: int, mode: str, cluster: KubernetesOptions
 ) -> dict[str, Any]:
     spec: dict[str, Any] = {
         "accessModes": [Knob((use, "accessMode"), mode)],
@@ -112,7 +113,7 @@ def server(
     ]
 
 
-def budget(served: ServedModel, cluster: KubernetesTarget, release: Name) -> dict[str, Any]:
+def budget(served: ServedModel, cluster: KubernetesOptions, release: Name) -> dict[str, Any]:
     """Return a budget that allows as many evictions as an update takes.
 
     A budget of no evictions would keep a node from ever being drained. All pods of a group count:
@@ -135,7 +136,7 @@ def monitor(served: ServedModel, release: Name) -> dict[str, Any]:
 
 
 def scaler(
-    served: ServedModel, cluster: KubernetesTarget, release: Name, target: Mapping[str, str]
+    served: ServedModel, cluster: KubernetesOptions, release: Name, target: Mapping[str, str]
 ) -> dict[str, Any]:
     """Return scaling on running and waiting requests.
 
@@ -196,7 +197,7 @@ def adapter_values(models: Sequence[ServedModel]) -> dict[str, Any]:
 
 
 def ingress(
-    cluster: KubernetesTarget, release: Name, api: Any, page: Any = None, routes: str = "/v1"
+    cluster: KubernetesOptions, release: Name, api: Any, page: Any = None, routes: str = "/v1"
 ) -> dict[str, Any]:
     """Return an Ingress: ``routes`` to the model, the rest to the chat page.
 

@@ -26,7 +26,6 @@ from gaudi_launch.extensions.kubernetes.target import ServedModel
 
 RESOURCE = "aws.amazon.com/neuron"  # one device is a chip with two cores
 IMAGE = "public.ecr.aws/data-on-eks/ray2.22.0-py310-llama2-13b-neuron:latest"
-RAY_VERSION = "2.22.0"
 _ENTRY = "ray_serve_llama2:entrypoint"
 _DEPLOYMENT = "Llama-2-13b-chat-hf"  # the name in the image's application; the model is MODEL_ID
 # the example requests 180 of 192 CPUs and 700 GB of 768 GiB

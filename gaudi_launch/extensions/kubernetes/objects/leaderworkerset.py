@@ -26,15 +26,16 @@ from gaudi_launch.extensions.kubernetes.objects.pod import (
     replicas_of,
     selector,
 )
-from gaudi_launch.extensions.kubernetes.target import KubernetesTarget, ServedModel
+from gaudi_launch.extensions.kubernetes.options import KubernetesOptions
+from gaudi_launch.extensions.kubernetes.target import ServedModel
 
 _SCRIPT = f"{SCRIPTS}/multi_node.py"
 
 
 def leader_worker_set(
-    served: ServedModel, cluster: KubernetesTarget, release: Name, places: Mapping[str, str]
+    served: ServedModel, cluster: KubernetesOptions, release: Name, places: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Return groups of ``cluster.nodes`` pods.
+    """Return groups of ``cluster.node_count`` pods.
 
     When one pod fails its group is recreated: a Ray cluster that lost a node cannot continue with
     the same engine.
@@ -86,7 +87,7 @@ def leader_worker_set(
             "rollingUpdateConfiguration": {"maxUnavailable": cluster.at_once, "maxSurge": 0},
         },
         "leaderWorkerTemplate": {
-            "size": cluster.nodes,
+            "size": cluster.node_count,
             "restartPolicy": "RecreateGroupOnPodRestart",
             "leaderTemplate": template("leader", [leader, *beside]),
             "workerTemplate": template("worker", [worker, *far]),

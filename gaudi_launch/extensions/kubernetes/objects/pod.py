@@ -14,7 +14,8 @@ from gaudi_launch.core.engines.docker_command import SCALE_OUT_CAPABILITIES
 from gaudi_launch.core.planning.container import IMAGE_DATA, Container, Mount
 from gaudi_launch.core.render.plan_container import HUB_FOLDERS
 from gaudi_launch.extensions.kubernetes.chart_values import Checksum, Knob, Name
-from gaudi_launch.extensions.kubernetes.target import KubernetesTarget, ServedModel
+from gaudi_launch.extensions.kubernetes.options import KubernetesOptions
+from gaudi_launch.extensions.kubernetes.target import ServedModel
 
 ONE_NODE = "ReadWriteOnce"
 RECIPE_VARIABLE = "PT_HPU_RECIPE_CACHE_CONFIG"
@@ -88,7 +89,7 @@ def knob(served: ServedModel, name: str, default: Any, form: Any = "block") -> K
 
 
 def engine_container(
-    served: ServedModel, cluster: KubernetesTarget, places: Mapping[str, str]
+    served: ServedModel, cluster: KubernetesOptions, places: Mapping[str, str]
 ) -> dict[str, Any]:
     """Return the container of the engine.
 
@@ -126,7 +127,7 @@ def engine_container(
     }
 
 
-def env_of(served: ServedModel, cluster: KubernetesTarget) -> list[Any]:
+def env_of(served: ServedModel, cluster: KubernetesOptions) -> list[Any]:
     """Return the variables; secrets by reference.
 
     Those that only the pod knows come first, so that others may use them.
@@ -153,7 +154,7 @@ def env_of(served: ServedModel, cluster: KubernetesTarget) -> list[Any]:
     return [*known, *planned, *hidden]
 
 
-def from_secret(cluster: KubernetesTarget, name: str) -> dict[str, Any]:
+def from_secret(cluster: KubernetesOptions, name: str) -> dict[str, Any]:
     """Return a variable whose value is an entry of the user's Secret."""
     entry = {"name": Knob(("secret",), cluster.secret), "key": name}
     return {"name": name, "valueFrom": {"secretKeyRef": entry}}
@@ -256,7 +257,7 @@ def recipe_containers(served: ServedModel) -> tuple[list[dict[str, Any]], list[d
 
 
 def volumes_of(
-    served: ServedModel, cluster: KubernetesTarget, release: Name
+    served: ServedModel, cluster: KubernetesOptions, release: Name
 ) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = [
         {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": f"{served.needs.shm_mib}Mi"}}
@@ -284,7 +285,7 @@ def volumes_of(
     return found
 
 
-def config_maps(served: ServedModel, cluster: KubernetesTarget) -> dict[str, Checksum]:
+def config_maps(served: ServedModel, cluster: KubernetesOptions) -> dict[str, Checksum]:
     """Return the ConfigMaps that a model's pods read, by volume."""
     found: dict[str, Checksum] = {}
     if served.files:
@@ -309,7 +310,7 @@ def pod_metadata(
     return found
 
 
-def scripts_of(models: Sequence[ServedModel], cluster: KubernetesTarget) -> dict[str, str]:
+def scripts_of(models: Sequence[ServedModel], cluster: KubernetesOptions) -> dict[str, str]:
     """Return the scripts that run in the engine's image, by name."""
     names = []
     if any(served.recipe_key for served in models):
@@ -323,7 +324,7 @@ def claim(release: Name, suffix: str) -> Name:
     return Name(release.release, suffix)
 
 
-def weights_claim(cluster: KubernetesTarget, release: Name) -> Any:
+def weights_claim(cluster: KubernetesOptions, release: Name) -> Any:
     if cluster.weights_claim:
         return Knob(("weights", "claim"), cluster.weights_claim)
     return claim(release, "weights")
@@ -331,7 +332,7 @@ def weights_claim(cluster: KubernetesTarget, release: Name) -> Any:
 
 def pod_spec(
     served: ServedModel,
-    cluster: KubernetesTarget,
+    cluster: KubernetesOptions,
     release: Name,
     containers: Sequence[Mapping[str, Any]],
     first: Sequence[Mapping[str, Any]] = (),
@@ -342,6 +343,8 @@ def pod_spec(
     ``together``: preferably on the node where the release has engines already, and only there where
     their PVCs can be used on one node.
     """
+    labels = (label.partition("=") for label in cluster.node_selector)
+    chosen = {**served.selector, **{key: value for key, _, value in labels}}
     spec: dict[str, Any] = {}
     if cluster.runtime_class:
         spec["runtimeClassName"] = Knob(("runtimeClassName",), cluster.runtime_class)
@@ -349,7 +352,7 @@ def pod_spec(
         # a Service called vllm would set VLLM_PORT=tcp://..., which the engine reads as its own
         "enableServiceLinks": False,
         "terminationGracePeriodSeconds": _GRACE_SECONDS,
-        "nodeSelector": knob(served, "nodeSelector", {**served.selector, **cluster.node_selector}),
+        "nodeSelector": knob(served, "nodeSelector", chosen),
         "tolerations": knob(served, "tolerations", tolerations(served, cluster)),
     }
     if together:
@@ -371,7 +374,7 @@ def pod_spec(
     return spec
 
 
-def tolerations(served: ServedModel, cluster: KubernetesTarget) -> list[dict[str, str]]:
+def tolerations(served: ServedModel, cluster: KubernetesOptions) -> list[dict[str, str]]:
     """Return tolerations of the cards' taint and of those that the user names.
 
     The former is harmless where nodes have no taint.
@@ -387,8 +390,8 @@ def script(name: str) -> str:
     return standalone(Path(__file__).parents[1] / "pods" / name)
 
 
-def replicas_of(served: ServedModel, cluster: KubernetesTarget) -> dict[str, Knob]:
+def replicas_of(served: ServedModel, cluster: KubernetesOptions) -> dict[str, Knob]:
     """Return the number of replicas as a part of a spec; a scaler sets it itself."""
-    if cluster.scaled:
+    if cluster.autoscale:
         return {}
     return {"replicas": knob(served, "replicas", cluster.replicas, "number")}

@@ -26,7 +26,8 @@ from gaudi_launch.extensions.kubernetes.objects.pod import (
     pod_spec,
     recipe_containers,
 )
-from gaudi_launch.extensions.kubernetes.target import PORT, KubernetesTarget, ServedModel
+from gaudi_launch.extensions.kubernetes.options import KubernetesOptions
+from gaudi_launch.extensions.kubernetes.target import PORT, ServedModel
 
 # awslabs/ai-on-eks@41a979e:
 # blueprints/inference/llama2-13b-chat-rayserve-inf2/ray-service-llama2.yaml
@@ -38,7 +39,7 @@ _PORTS = ((6379, "gcs-server"), (8265, "dashboard"), (10001, "client"), (PORT, "
 
 
 def ray_service(
-    served: ServedModel, cluster: KubernetesTarget, release: Name, places: Mapping[str, str]
+    served: ServedModel, cluster: KubernetesOptions, release: Name, places: Mapping[str, str]
 ) -> dict[str, Any]:
     """Return a head without cards, and one worker pod for each replica."""
     worker = _worker(served, cluster, release, places)
@@ -81,7 +82,7 @@ def quoted(resources: Mapping[str, int]) -> str:
 
 
 def _worker(
-    served: ServedModel, cluster: KubernetesTarget, release: Name, places: Mapping[str, str]
+    served: ServedModel, cluster: KubernetesOptions, release: Name, places: Mapping[str, str]
 ) -> dict[str, Any]:
     first, beside = recipe_containers(served)
     container = engine_container(served, cluster, places)
@@ -108,7 +109,7 @@ def _worker(
     }
 
 
-def _head(served: ServedModel, cluster: KubernetesTarget, release: Name) -> dict[str, Any]:
+def _head(served: ServedModel, cluster: KubernetesOptions, release: Name) -> dict[str, Any]:
     container = {
         "name": "ray-head",
         "image": knob(served, "image", served.container.image, "text"),

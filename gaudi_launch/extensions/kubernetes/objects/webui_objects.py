@@ -7,7 +7,8 @@ from typing import Any
 from gaudi_launch.extensions.kubernetes.chart_values import Checksum, Knob, Name, TemplateText
 from gaudi_launch.extensions.kubernetes.objects.extras import config_map, server
 from gaudi_launch.extensions.kubernetes.objects.pod import from_secret, script
-from gaudi_launch.extensions.kubernetes.target import PORT, KubernetesTarget
+from gaudi_launch.extensions.kubernetes.options import KubernetesOptions
+from gaudi_launch.extensions.kubernetes.target import PORT
 
 # the one public image that is only gradio and requests:
 # awslabs/ai-on-eks@41a979e:blueprints/inference/ llama2-13b-chat-rayserve-inf2/gradio-ui.yaml
@@ -17,7 +18,7 @@ _NAME = "webui"
 
 
 def webui(
-    cluster: KubernetesTarget,
+    cluster: KubernetesOptions,
     release: Name,
     api: Name | TemplateText,
     title: str,

@@ -14,7 +14,13 @@ from gaudi_launch.core.engines.support import (
     unknown_version,
     versions,
 )
-from gaudi_launch.core.engines.version_facts import for_gaudi, names_of, plain_option, renames
+from gaudi_launch.core.engines.version_facts import (
+    Renamed,
+    for_gaudi,
+    names_of,
+    plain_option,
+    renames,
+)
 
 if TYPE_CHECKING:
     from gaudi_launch.core.base.messages import Message
@@ -29,32 +35,30 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class RemovedName:
-    """A name that the second version lacks. ``used``: the plan or the user gives it."""
+class SettingChange:
+    """A setting of the plans with its values, or an option with its defaults.
+
+    None: it is not sent. Defaults are as in the engines' source.
+    """
 
     name: str
-    instead: str
-    source: str
-    used: bool
-
-
-@dataclass(frozen=True)
-class ChangedDefault:
-    """A name with another default; both as in the engines' source."""
-
-    name: str
-    left: str
-    right: str
-    used: bool
+    left: str | None
+    right: str | None
+    reason: Message | None = None
 
 
 @dataclass(frozen=True)
 class NamesDiff:
-    """The options or the variables that differ."""
+    """The options or the variables that differ.
 
-    removed: tuple[RemovedName, ...]
+    ``removed`` are those that the second version lacks. Those of ``used`` the plan or the user
+    gives.
+    """
+
+    removed: tuple[Renamed, ...]
     added: tuple[str, ...]
-    changed: tuple[ChangedDefault, ...]
+    changed: tuple[SettingChange, ...]
+    used: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -67,16 +71,6 @@ class PlannedSide:
     support: ModelSupport | None = None
     plan: Plan | None = None
     refused: Message | None = None
-
-
-@dataclass(frozen=True)
-class SettingChange:
-    """A setting of the plans with its values; None: it is not sent."""
-
-    name: str
-    left: str | None
-    right: str | None
-    reason: Message | None
 
 
 @dataclass(frozen=True)
@@ -188,19 +182,18 @@ def _names(
     ``all_theirs`` also has what the second version reads elsewhere.
     """
     known = renames()
-    removed = []
-    for name in sorted(set(ours) - set(all_theirs)):
-        row = known.get(name)
-        instead, source = (row.instead, row.source) if row is not None else ("", "")
-        removed.append(RemovedName(name, instead, source, used=name in used))
+    gone = sorted(set(ours) - set(all_theirs))
+    removed = tuple(known.get(name, Renamed(name, "", "")) for name in gone)
     changed = []
     for name in sorted(set(ours) & set(theirs)):
         before, after = ours[name], theirs[name]
         # an expression says nothing that could be compared
         if ... in (before.literal, after.literal) or before.literal == after.literal:
             continue
-        changed.append(ChangedDefault(name, before.default, after.default, used=name in used))
-    return NamesDiff(tuple(removed), tuple(sorted(set(theirs) - set(ours))), tuple(changed))
+        changed.append(SettingChange(name, before.default, after.default))
+    added = tuple(sorted(set(theirs) - set(ours)))
+    different = {*gone, *(each.name for each in changed)}
+    return NamesDiff(removed, added, tuple(changed), used & different)
 
 
 def _plans(old: Version, new: Version, options: LaunchOptions) -> tuple[PlansDiff, Model | None]:

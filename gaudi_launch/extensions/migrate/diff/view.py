@@ -49,13 +49,18 @@ def _names(names: NamesDiff) -> dict[str, Any]:
                 "name": each.name,
                 "instead": each.instead or None,
                 "source": each.source or None,
-                "used": each.used,
+                "used": each.name in names.used,
             }
             for each in names.removed
         ],
         "added": list(names.added),
         "changed": [
-            {"name": each.name, "left": each.left, "right": each.right, "used": each.used}
+            {
+                "name": each.name,
+                "left": each.left,
+                "right": each.right,
+                "used": each.name in names.used,
+            }
             for each in names.changed
         ],
     }
@@ -230,10 +235,10 @@ def _show_names(title: str, names: NamesDiff) -> None:
         what = text("engines.diff_removed")
         if each.instead:
             what = text("engines.diff_replaced", instead=each.instead)
-        rows.append((each.used, each.name, what))
+        rows.append((each.name in names.used, each.name, what))
     for change in names.changed:
         what = text("engines.diff_default", left=change.left, right=change.right)
-        rows.append((change.used, change.name, what))
+        rows.append((change.name in names.used, change.name, what))
     rows.sort(key=lambda row: (not row[0], row[1]))
     lines = [
         (name, text("engines.diff_used", what=what) if used else what) for used, name, what in rows

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from gaudi_launch.core.hosts.inventory import Member
     from gaudi_launch.core.services.diagnosis.explain import Explanation
     from gaudi_launch.extensions.watch.sample import HostSample
-    from gaudi_launch.extensions.watch.watched_hosts import WatchedHost
 
 # colours of engines (ECMA-48, control sequences)
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")

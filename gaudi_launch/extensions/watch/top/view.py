@@ -10,6 +10,7 @@ from rich.cells import cell_len
 
 from gaudi_launch.cli.sparkline import sparkline
 from gaudi_launch.cli.wrapping import wrapped
+from gaudi_launch.core.base import codec
 from gaudi_launch.core.base.messages import text
 from gaudi_launch.core.host.files import printable
 from gaudi_launch.extensions.watch.sample import (
@@ -54,7 +55,7 @@ _FULL_DISK = 0.9
 
 def to_json(hosts: Sequence[HostSample]) -> dict[str, Any]:
     """Return the samples for programs."""
-    return {"schema": 1, "hosts": [host.to_json() for host in hosts]}
+    return {"schema": 1, "hosts": [codec.write(host) for host in hosts]}
 
 
 def lines(state: TopState, width: int, height: int, look: Look) -> list[Line]:

@@ -8,7 +8,7 @@ import pytest
 
 from gaudi_launch.core.base.errors import ExitCode
 from gaudi_launch.extensions.kubernetes.objects.extras import access_mode
-from gaudi_launch.extensions.kubernetes.target import KubernetesTarget
+from gaudi_launch.extensions.kubernetes.options import KubernetesOptions
 from tests.support.refusals import failing
 from tests.support.served_models import served
 
@@ -19,11 +19,11 @@ ONE, MANY = "ReadWriteOnce", "ReadWriteMany"
     ("more", "models"),
     [
         ({"access_mode": ONE, "replicas": 2}, 1),
-        ({"access_mode": "ReadWriteOncePod", "nodes": 2}, 1),
+        ({"access_mode": "ReadWriteOncePod", "kind": "leaderworkerset"}, 1),
         ({"access_mode": "ReadWriteOncePod"}, 2),
     ],
 )
 def test_a_volume_for_which_pods_would_wait_is_refused(more: dict[str, Any], models: int) -> None:
     with failing("kubernetes.access_mode", ExitCode.USAGE) as caught:
-        access_mode(KubernetesTarget("chat", **more), [served()] * models)
+        access_mode(KubernetesOptions(**more), [served()] * models)
     assert caught.value.text.values == {"found": more["access_mode"]}

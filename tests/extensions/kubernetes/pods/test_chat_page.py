@@ -10,6 +10,7 @@ import pytest
 
 from gaudi_launch.extensions.kubernetes.chart_values import Name, plain
 from gaudi_launch.extensions.kubernetes.objects.webui_objects import webui
+from gaudi_launch.extensions.kubernetes.options import KubernetesOptions
 from gaudi_launch.extensions.kubernetes.pods import chat_page
 from gaudi_launch.extensions.kubernetes.pods.chat_page import (
     Chat,
@@ -18,7 +19,6 @@ from gaudi_launch.extensions.kubernetes.pods.chat_page import (
     as_messages,
     refusal,
 )
-from gaudi_launch.extensions.kubernetes.target import KubernetesTarget
 from tests.support.http_answers import server
 from tests.support.stand_in_server import KEY, serving
 
@@ -260,7 +260,7 @@ def test_the_policy_names_no_other_host() -> None:
 
 def test_the_pod_gives_the_page_its_server(monkeypatch: pytest.MonkeyPatch) -> None:
     """The variables of the Deployment are those that the program reads."""
-    cluster = KubernetesTarget("chat", webui=True, ingress_host="chat.example.com")
+    cluster = KubernetesOptions(release="chat", webui=True, ingress_host="chat.example.com")
     _, deployment, _ = plain(webui(cluster, Name("chat"), Name("chat"), "hub/model"))
     (container,) = deployment["spec"]["template"]["spec"]["containers"]
     for entry in container["env"]:

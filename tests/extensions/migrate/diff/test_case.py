@@ -20,7 +20,8 @@ QWEN = LaunchOptions(model="Qwen/Qwen3-8B", cards="1", machine="simulated:hls2")
 
 
 def removed(found: EnginesDiff) -> dict[str, tuple[str, bool]]:
-    return {each.name: (each.instead, each.used) for each in found.options.removed}
+    names = found.options
+    return {each.name: (each.instead, each.name in names.used) for each in names.removed}
 
 
 def test_without_a_model_only_names_are_compared() -> None:
