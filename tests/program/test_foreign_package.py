@@ -55,7 +55,7 @@ def ran(folder: Path, *words: str) -> tuple[int, str, str]:
 def test_a_package_adds_a_command_an_engine_and_a_target(package: Path) -> None:
     assert ran(package, "hello", "world") == (0, "Hello, world.\n", "")
     for name, words in (("hello", ()), ("note", ("render",))):
-        page = ran(package, *words, "--help")[1]
+        page = ran(package, *words, "--help-all")[1]
         assert re.search(rf"^ *{name} +From the package gaudi-launch-hello\.$", page, re.M)
     code, page, _ = ran(package, "plan", *ENGINE, "--json")
     assert (code, json.loads(page)["engine"]["name"]) == (0, "echo")
@@ -74,7 +74,7 @@ def test_what_cannot_be_imported_or_has_our_name_breaks_nothing_else(package: Pa
         code, _, err = ran(package, *words)
         assert (code, "which cannot be imported: ModuleNotFoundError" in err) == (1, True)
     assert ran(package, "ps") == (0, ran(package.parent, "ps")[1], "")
-    code, _, err = ran(package, "--help")
+    code, _, err = ran(package, "--help-all")
     assert (code, "gaudi-launch-hello has another 'ps', which is not used" in err) == (0, True)
 
 
