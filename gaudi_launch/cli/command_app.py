@@ -59,10 +59,14 @@ class HelpGroup(typer.core.TyperGroup):
 
     def get_help(self, ctx: Any) -> str:
         """Return the help with the commands below it."""
+        self.report_refused(ctx)
+        return _shown(self, ctx)
+
+    def report_refused(self, ctx: Any) -> None:
+        """Print which commands of other packages are not used."""
         if self.entry_points:
             for each in refused(self.entry_points, self.own_commands(ctx)):
                 print(each.render(), file=sys.stderr)
-        return _shown(self, ctx)
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Return the commands of the module, of the table, and of other packages."""
@@ -218,5 +222,7 @@ def _help_all(text: str) -> Any:
 def _show_all(ctx: Any, param: Any, asked: bool) -> None:
     if not asked or ctx.resilient_parsing:
         return
+    if isinstance(ctx.command, HelpGroup):
+        ctx.command.report_refused(ctx)
     typer.echo(_shown(ctx.command, ctx, everything=True))
     ctx.exit()

@@ -54,8 +54,8 @@ def ran(folder: Path, *words: str) -> tuple[int, str, str]:
 
 def test_a_package_adds_a_command_an_engine_and_a_target(package: Path) -> None:
     assert ran(package, "hello", "world") == (0, "Hello, world.\n", "")
-    for name, words in (("hello", ()), ("note", ("render",))):
-        page = ran(package, *words, "--help-all")[1]
+    for name, *words in (("hello", "--help-all"), ("note", "render", "--help")):
+        page = ran(package, *words)[1]
         assert re.search(rf"^ *{name} +From the package gaudi-launch-hello\.$", page, re.M)
     code, page, _ = ran(package, "plan", *ENGINE, "--json")
     assert (code, json.loads(page)["engine"]["name"]) == (0, "echo")
