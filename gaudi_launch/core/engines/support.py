@@ -7,10 +7,9 @@ commit.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import cache
-from operator import eq, ge, gt, le, lt, ne
 from typing import Any
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
@@ -60,7 +59,6 @@ _STATE_CLASSES: Mapping[str, tuple[str, ...]] = {
 # classes with an implementation for each platform, and NVIDIA's for those that they do not name:
 # vllm-project/vllm@01063cd0:vllm/models/deepseek_v4/__init__.py; vLLM 0.26.0: vllm/models/inkling
 _BY_PLATFORM = ("DeepseekV4", "DeepSeekV4", "DSpark", "Inkling")
-_COMPARED = re.compile(r"(>=|<=|==|!=|<|>|~=)([0-9]+(?:\.[0-9]+)*(?:\.\*)?)")
 # different spellings of one model's name on hubs: Meta-Llama-3.1-8B and Llama-3.1-8B
 _PREFIX = re.compile(r"^(meta-)")
 
@@ -251,26 +249,10 @@ def _has_own_class(model: Model, facts: Version) -> bool:
 
 
 def _within(release: str, spec: str) -> bool:
-    return all(_holds(release, operator, bound) for operator, bound in _COMPARED.findall(spec))
+    # few commands compare versions
+    from packaging.specifiers import SpecifierSet
 
-
-_COMPARISONS: Mapping[str, Callable[[Any, Any], bool]] = {
-    ">=": ge,
-    "<=": le,
-    "<": lt,
-    ">": gt,
-    "!=": ne,
-    "==": eq,
-}
-
-
-def _holds(release: str, operator: str, bound: str) -> bool:
-    found, limit = version_numbers(release), version_numbers(bound)
-    if bound.endswith(".*"):
-        found = found[: len(limit)]
-    found += (0,) * (len(limit) - len(found))
-    limit += (0,) * (len(found) - len(limit))
-    return _COMPARISONS.get(operator, _COMPARISONS["=="])(found, limit)
+    return SpecifierSet(spec).contains(release, prereleases=True)
 
 
 def unknown_version(found: str) -> LaunchError:
