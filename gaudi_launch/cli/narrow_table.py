@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from rich import box
 from rich.cells import cell_len, set_cell_size
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
@@ -38,18 +39,19 @@ class NarrowTable:
 
     def __rich_console__(
         self, console: Console, options: ConsoleOptions
-    ) -> Iterator[RenderableType]:
-        if not options.is_terminal:
-            yield self._table(None, padding=1, ascii_only=options.ascii_only)
+    ) -> Iterator[RenderableType | Segment]:
+        if console.soft_wrap:
+            whole = self._table(None, padding=1, ascii_only=options.ascii_only)
+            yield from _without_trailing_blanks(whole, console, options)
             return
         least = [self._longest_word(at) for at in range(len(self.columns))]
         for padding, between in ((1, _BETWEEN), (0, _BETWEEN_DENSE)):
             room = options.max_width - between * (len(least) + 1)
             if sum(least) <= room:
                 natural = [self._widest(at) for at in range(len(self.columns))]
-                yield self._table(
-                    narrowed(natural, least, room), padding, ascii_only=options.ascii_only
-                )
+                widths = narrowed(natural, least, room)
+                fitting = self._table(widths, padding, ascii_only=options.ascii_only)
+                yield from _without_trailing_blanks(fitting, console, options)
                 return
         yield from self._blocks(options.max_width)
 
@@ -92,6 +94,19 @@ class NarrowTable:
                     grid.add_column(overflow="fold")
                     grid.add_row(Text(f"  {set_cell_size(name, labels)}", style="dim"), Text(cell))
                     yield grid
+
+
+def _without_trailing_blanks(
+    drawn: Table, console: Console, options: ConsoleOptions
+) -> Iterator[Segment]:
+    """Yield the lines of a table as they are read: what is copied has no blanks at its end."""
+    for line in console.render_lines(drawn, options, pad=False):
+        while line and not line[-1].text.strip():
+            line.pop()
+        if line:
+            line[-1] = Segment(line[-1].text.rstrip(), line[-1].style)
+        yield from line
+        yield Segment.line()
 
 
 def _least_cells(word: str) -> int:

@@ -1,4 +1,4 @@
-"""``gaudi-launch support``: the answers of every engine version about one model."""
+"""The answers of every engine version about one model, as a user reads them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gaudi_launch.cli.main import run
 
 
 def answer(argv: list[str], capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
-    assert run(["support", *argv, "--json"]) == 0
+    assert run(["inspect", *argv, "--json"]) == 0
     found: dict[str, Any] = json.loads(capsys.readouterr().out)
     return found
 
@@ -36,14 +36,6 @@ def test_one_version_of_one_engine(capsys: pytest.CaptureFixture[str]) -> None:
     assert [row["engine"] for row in found["versions"]] == ["vllm-gaudi@0.26.0"]
 
 
-def test_the_versions_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
-    found = answer(["--list", "--engine", "vllm-fork"], capsys)
-    assert [(row["engine"], row["commit"]) for row in found["versions"]] == [
-        ("vllm-fork@1.22", "17a7946f471f"),
-        ("vllm-fork@1.21", "277a33cd907e"),
-    ]
-
-
 def test_the_kv_cache_is_part_of_the_answer(capsys: pytest.CaptureFixture[str]) -> None:
     found = answer(
         ["Qwen3.5-35B-A3B", "--engine", "vllm-gaudi@0.26", "--accelerator", "gaudi3"], capsys
@@ -56,7 +48,7 @@ def test_the_kv_cache_is_part_of_the_answer(capsys: pytest.CaptureFixture[str]) 
 
 
 def test_versions_with_the_same_cache_share_a_row(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["support", "JambaForCausalLM", "--accelerator", "gaudi3"]) == 0
+    assert run(["inspect", "JambaForCausalLM", "--accelerator", "gaudi3", "--all"]) == 0
     shown = " ".join(capsys.readouterr().out.split())
     assert "vllm-gaudi@0.14.1 - 0.26.0 state A state of fixed size per request" in shown
     assert "vllm-gaudi@0.10.0 - 0.10.1 state A state, which this version refuses." in shown
@@ -79,13 +71,12 @@ def test_images_answer_by_their_lists_of_model_types(capsys: pytest.CaptureFixtu
         (["Qwen3-8C"], 5, "Qwen3-8B"),
         (["GptOsForCausalLM"], 5, "GptOssForCausalLM"),
         (["gptossforcausallm"], 5, "GptOssForCausalLM"),
-        ([], 2, "--list"),
     ],
 )
 def test_unknown_names_get_the_nearest(
     argv: list[str], status: int, near: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(["support", *argv]) == status
+    assert run(["inspect", *argv]) == status
     assert near in capsys.readouterr().err
 
 

@@ -1,4 +1,4 @@
-"""support: the selected versions, answers on a product, the fewest cards, unknown names."""
+"""The releases of ``inspect``: the selected versions, and answers on a product."""
 
 from __future__ import annotations
 
@@ -9,14 +9,16 @@ from typing import Any
 
 import pytest
 
-from gaudi_launch.commands.inspect.support import case as cases
-from gaudi_launch.commands.inspect.support.case import SupportOptions, selected, support
+from gaudi_launch.commands.inspect import support as cases
+from gaudi_launch.commands.inspect.case import inspect
+from gaudi_launch.commands.inspect.fit import InspectOptions
+from gaudi_launch.commands.inspect.support import selected, support
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.messages import message
 from gaudi_launch.core.engines import registry
-from gaudi_launch.core.engines.registry import find
+from gaudi_launch.core.engines.registry import detect_engine, find
 from gaudi_launch.core.engines.support import versions
-from gaudi_launch.core.host.accelerators import accelerators
+from gaudi_launch.core.host.accelerators import accelerators, instances
 from gaudi_launch.core.host.simulated import write_tree
 from gaudi_launch.core.models.model import Model
 from gaudi_launch.core.planning.support_answer import ModelSupport, SupportStatus
@@ -61,18 +63,22 @@ def test_a_product_is_named_or_that_of_this_machine(
     else:
         write_tree(machine, root)
     monkeypatch.setenv("GAUDI_LAUNCH_ROOT", str(root))
-    options = SupportOptions("LlamaForCausalLM", engine="vllm-gaudi")
-    assert support(options).accelerator == product
+    options = InspectOptions("LlamaForCausalLM", engine="vllm-gaudi")
+    assert inspect(options).accelerator == product
     for name in ("GAUDI2", "HL-225"):
-        assert support(replace(options, accelerator=name)).accelerator == "gaudi2"
-    known = ", ".join(accelerators())
-    with refused("fit.accelerator", ExitCode.USAGE, found="h100", known=known):
-        support(replace(options, accelerator="H100"))
+        assert inspect(replace(options, accelerator=name)).accelerator == "gaudi2"
+    known = ", ".join([*accelerators(), *instances()])
+    with refused("fit.accelerator", ExitCode.USAGE, found="H100", known=known):
+        inspect(replace(options, accelerator="H100"))
 
 
-def test_the_installed_version_is_marked(trivial_python: Path) -> None:
-    options = SupportOptions("LlamaForCausalLM", "vllm-fork", "gaudi2", python=str(trivial_python))
-    marked = [row.label for row in support(options).rows if row.is_installed]
+def test_the_installed_version_is_marked(
+    trivial_python: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cases, "detect_engine", lambda _: detect_engine(str(trivial_python)))
+    options = InspectOptions("LlamaForCausalLM", engine="vllm-fork")
+    model = Model("LlamaForCausalLM", "LlamaForCausalLM", architecture="LlamaForCausalLM")
+    marked = [row.label for row in support(model, GAUDI2, options) if row.is_installed]
     assert marked == [find("vllm-fork@1.21").identity.label]
 
 
