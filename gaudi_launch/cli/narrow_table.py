@@ -99,7 +99,7 @@ class NarrowTable:
 def _without_trailing_blanks(
     drawn: Table, console: Console, options: ConsoleOptions
 ) -> Iterator[Segment]:
-    """Yield the lines of a table as they are read: what is copied has no blanks at its end."""
+    """Yield the lines of a table, none with a blank at its end."""
     for line in console.render_lines(drawn, options, pad=False):
         while line and not line[-1].text.strip():
             line.pop()

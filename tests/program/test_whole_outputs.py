@@ -190,6 +190,16 @@ def test_a_terminal_gets_no_wider_line_and_aligned_rows(shown: Shown, name: str)
         assert (wide, misaligned(lines)) == ([], []), (width, language)
 
 
+# these get shorter; no command is added
+LONGER_THAN_A_SCREEN = {""}
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_an_answer_fits_a_screen_of_24_rows(shown: Shown, language: str) -> None:
+    longer = {name for name in COMMANDS if len(shown(name, 80, language)) > 22}
+    assert longer == LONGER_THAN_A_SCREEN
+
+
 @pytest.mark.parametrize("name", COMMANDS)
 def test_both_languages_have_the_same_rows(shown: Shown, name: str) -> None:
     assert len({len(shown(name, 1000, language)) for language in LANGUAGES}) == 1

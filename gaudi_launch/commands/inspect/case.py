@@ -1,4 +1,4 @@
-"""The facts of a model, the cards that it fits, and the engine releases that run it."""
+"""The facts of a model, its cards, and the engine releases that run it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from gaudi_launch.core.planning.known_model import known_model
 
 @dataclass(frozen=True)
 class InspectedModel:
-    """A model with the bytes of KV cache that a token takes and the name of its profile.
+    """A model, the bytes of KV cache of a token, and the name of its profile.
 
     ``fit`` is None where no number of cards can be computed, for the reason ``unfit``.
     ``releases`` is empty for an instance that is not a Gaudi.

@@ -180,7 +180,7 @@ def _numbers(text: str) -> list[int] | None:
 
 
 def accelerator_of(text: str) -> str:
-    """Return the product or instance of a name, a snapshot file or a simulated machine.
+    """Return the product or instance of a name, a snapshot or a simulation.
 
     Names are gaudi2 and the like, hl-smi's (HL-225), or ``inf2`` for the largest instance. Raises
     LaunchError (USAGE).

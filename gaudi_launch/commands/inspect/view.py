@@ -157,7 +157,7 @@ def show(found: InspectedModel, *, complete: bool) -> None:
 
 
 def _verdicts(found: InspectedModel) -> list[str]:
-    """Return the first sentences: whether the model fits, and whether an engine runs it."""
+    """Return the first sentences, about cards and engines."""
     runs = _runs(found)
     if found.unfit is not None:
         return [*runs, found.unfit.text.render()]
@@ -169,7 +169,7 @@ def _verdicts(found: InspectedModel) -> list[str]:
 
 
 def _runs(found: InspectedModel) -> list[str]:
-    """Return the sentence about the newest release that runs the model, preferably the plan's."""
+    """Return the sentence about a release, preferably the plan's."""
     if not found.releases:
         return []
     running = [
@@ -225,7 +225,7 @@ def _fits(result: FitResult) -> str:
 
 
 def _next(found: InspectedModel) -> str:
-    """Return the command that serves the model on the fewest cards; "" where none does."""
+    """Return the command that serves the model on the fewest cards, or ""."""
     if found.fit is None or found.fit.cores is not None:
         return ""
     fitting = [row for row in found.fit.table.rows if row.fits]
@@ -296,7 +296,7 @@ def _layers(model: Model) -> str | None:
 
 
 def _show_cards(result: FitResult, *, complete: bool) -> None:
-    """Print the table of the numbers of cards, the reasons of those that do not fit, and notes."""
+    """Print the table of the numbers of cards, the reasons and notes."""
     first = "n" if result.cores is None else "cores"
     names = (first, "dtype", "fits", "weights", "kv", "context", "concurrency")
     columns = [text(f"fit.column_{name}") for name in names]
@@ -349,7 +349,7 @@ def _cells(row: FitRow) -> tuple[str, ...]:
 
 
 def _show_releases(releases: Sequence[SupportRow]) -> None:
-    """Print which releases run the model, those with the same answer in one line."""
+    """Print the releases, those with the same answer in one line."""
     out = console()
     order = [row.label for row in releases]
     for status in _STATUSES:
@@ -382,7 +382,7 @@ def _spans(labels: Collection[str], order: Sequence[str]) -> str:
 
 
 def _show_reasons(releases: Sequence[SupportRow]) -> None:
-    """Print each reason once, after the releases that it concerns, and the fewest cards."""
+    """Print each reason once, with its releases, and the fewest cards."""
     out = console()
     order = [row.label for row in releases]
     concerned: dict[str, list[str]] = {}

@@ -86,20 +86,15 @@ def text(id: str, language_: str | None = None, **values: Any) -> str:
 class _Counts(Formatter):
     """Format as `str.format`, and a number with its noun: ``{n:card}``.
 
-    >>> _Counts().format("{n:free card}, {m:entry}", n=1, m=2)
-    '1 free card, 2 entries'
+    >>> _Counts().format("{n:free card}, {m:file}", n=1, m=2)
+    '1 free card, 2 files'
     """
 
     def format_field(self, value: Any, format_spec: str) -> str:
-        """Return a value in its form; a form that ends in a word is a noun in the singular."""
-        if not format_spec[-2:].isalpha() or len(format_spec) < 2:
+        """Return a value in its form, or as a count of the noun that is its form."""
+        if len(format_spec) < 2 or not format_spec[-2:].isalpha():
             return str(super().format_field(value, format_spec))
-        if value == 1:
-            return f"{value} {format_spec}"
-        if format_spec.endswith("y") and format_spec[-2] not in "aeiou":
-            return f"{value} {format_spec[:-1]}ies"
-        ending = "es" if format_spec.endswith(("s", "x", "ch")) else "s"
-        return f"{value} {format_spec}{ending}"
+        return f"{value} {format_spec}" + "s" * (value != 1)
 
 
 _COUNTS = _Counts()
