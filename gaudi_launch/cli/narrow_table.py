@@ -53,7 +53,7 @@ class NarrowTable:
                 fitting = self._table(widths, padding, ascii_only=options.ascii_only)
                 yield from _without_trailing_blanks(fitting, console, options)
                 return
-        yield from self._blocks(options.max_width)
+        yield from self._blocks(console, options)
 
     def _table(self, widths: Sequence[int] | None, padding: int, *, ascii_only: bool) -> Table:
         drawn = Table(
@@ -81,10 +81,12 @@ class NarrowTable:
         words = [word for cell in cells for word in cell.split()]
         return max((_least_cells(word) for word in words), default=1)
 
-    def _blocks(self, width: int) -> Iterator[RenderableType]:
+    def _blocks(
+        self, console: Console, options: ConsoleOptions
+    ) -> Iterator[RenderableType | Segment]:
         if self.title:
             yield Text(self.title, style="italic")
-        labels = min(max(cell_len(name) for name in self.columns), max(1, width // 2))
+        labels = min(max(cell_len(name) for name in self.columns), max(1, options.max_width // 2))
         for row in self.rows:
             yield Text(f"{self.columns[0]} {row[0]}", style="bold")
             for name, cell in list(zip(self.columns, row, strict=True))[1:]:
@@ -93,7 +95,7 @@ class NarrowTable:
                     grid.add_column(no_wrap=True)
                     grid.add_column(overflow="fold")
                     grid.add_row(Text(f"  {set_cell_size(name, labels)}", style="dim"), Text(cell))
-                    yield grid
+                    yield from _without_trailing_blanks(grid, console, options)
 
 
 def _without_trailing_blanks(

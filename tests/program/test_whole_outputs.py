@@ -191,12 +191,18 @@ def test_a_terminal_gets_no_wider_line_and_aligned_rows(shown: Shown, name: str)
 
 
 # these get shorter; no command is added
-LONGER_THAN_A_SCREEN = {""}
+LONGER_THAN_A_SCREEN = set(
+    "cluster-plan devices engines-diff engines-diff-model estimate migrate plan plan-all recommend"
+    " warmup".split()
+)
 
 
-@pytest.mark.parametrize("language", LANGUAGES)
-def test_an_answer_fits_a_screen_of_24_rows(shown: Shown, language: str) -> None:
-    longer = {name for name in COMMANDS if len(shown(name, 80, language)) > 22}
+def test_an_answer_fits_a_screen_of_24_rows(shown: Shown) -> None:
+    longer = {
+        name
+        for name in COMMANDS
+        if max(len(shown(name, 80, language)) for language in LANGUAGES) > 22
+    }
     assert longer == LONGER_THAN_A_SCREEN
 
 
