@@ -191,20 +191,10 @@ def test_a_terminal_gets_no_wider_line_and_aligned_rows(shown: Shown, name: str)
 
 
 # these get shorter; no command is added
-LONGER_THAN_A_SCREEN = set(
-    [
-        "cluster-plan",
-        "devices",
-        "engines-diff",
-        "engines-diff-model",
-        "estimate",
-        "migrate",
-        "plan",
-        "plan-all",
-        "recommend",
-        "warmup",
-    ]
-)
+LONGER_THAN_A_SCREEN = {
+    *("cluster-plan", "devices", "engines-diff", "engines-diff-model", "estimate", "migrate"),
+    *("plan", "plan-all", "recommend", "warmup"),
+}
 
 
 def test_an_answer_fits_a_screen_of_24_rows(shown: Shown) -> None:

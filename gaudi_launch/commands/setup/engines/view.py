@@ -18,7 +18,7 @@ _COLUMNS = ("name", "title", "installed", "can", "lacks")
 
 
 def show(found: EngineListing, as_json: bool, *, complete: bool) -> None:
-    """Print the installed engines and all that there are; ``complete``: with their features."""
+    """Print the engines, installed ones first; ``complete``: with features."""
     if as_json:
         emit_json(
             {
@@ -41,12 +41,12 @@ def show(found: EngineListing, as_json: bool, *, complete: bool) -> None:
     else:
         version, path = found.gateway.version(), found.gateway.program()
         out.print(text("engines.gateway", version=version, path=path))
-    names = _COLUMNS if complete else _COLUMNS[:2]
-    columns = [text(f"engines.column_{name}") for name in names]
     if complete:
+        columns = [text(f"engines.column_{name}") for name in _COLUMNS]
         out.print(table("", columns, [_cells(state) for state in found.engines]))
         _show_facts(found.versions)
         return
+    columns = [text("engines.column_name"), text("engines.column_title")]
     out.print(table("", columns, [(state.name, _title(state)) for state in found.engines]))
     out.print(text("engines.more"))
 
