@@ -86,8 +86,7 @@ RUNS: dict[str, str] = {
     "warmup": f"warmup {PLANNED} vllm-fork@1.21",
     "warmup reduce": f"warmup {PLANNED} vllm-fork@1.21 --reduce 8,8192",
     "migrate": f"migrate --machine simulated:hls2 {START_SCRIPT}",
-    "inspect": "inspect Qwen3-30B-A3B",
-    "fit": "fit Qwen3-30B-A3B --accelerator gaudi2 --engine vllm-fork@1.21",
+    "inspect": "inspect Qwen3-30B-A3B --accelerator gaudi2 --engine vllm-fork@1.21",
     "cluster plan": "cluster plan -w Qwen3-30B-A3B --inventory hosts.yaml",
     "profiles list": "profiles list",
     "profiles show": "profiles show qwen3-30b-a3b",
@@ -121,7 +120,6 @@ RUNS: dict[str, str] = {
         "recommend Qwen3-30B-A3B -n 4 -b 16 -t 2048 --max-prefill-seqs 1 --accelerator gaudi2 "
         "--rate 1/s -i 64,128 -o 8,16 --ttft 1s --tpot 50ms"
     ),
-    "support": "support Qwen/Qwen3-8B --accelerator gaudi2",
     "top": "top --once --machine simulated:hls2",
     "devices power": ("devices power --limit 600 -m 0 --dry-run --machine simulated:gaudi3-oam"),
     "help page": "help traces",

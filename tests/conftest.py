@@ -35,6 +35,8 @@ settings.register_profile("same", settings.get_profile("search"), derandomize=Tr
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
 # the commands that the tests start need not read our sources anew each time
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+# of pytest-xdist; a pipe with it is folded
+os.environ.pop("COLUMNS", None)
 # a name that no profile lists is asked of the hubs: only tests with a stand-in of them do
 os.environ["HF_HUB_OFFLINE"] = "1"
 # a background job of a shell starts with Ctrl-C ignored, one of nohup with SIGHUP, and so do its

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TextIO
@@ -50,8 +51,6 @@ def emit_json_line(document: dict[str, Any]) -> None:
 
 def give_up(stream: TextIO) -> None:
     """Discard what is still written to a stream whose reader went away."""
-    import os
-
     nowhere = os.open(os.devnull, os.O_WRONLY)
     try:
         os.dup2(nowhere, stream.fileno())
@@ -116,8 +115,8 @@ def size_text(count: int) -> str:
 def console(stderr: bool = False) -> Console:
     """Return a rich console that respects NO_COLOR, pipes and COLUMNS.
 
-    Text is shown as it is, without markup. A terminal gets it folded, except lines that people
-    copy (``soft_wrap=True``). Progress and logs use ``stderr=True``.
+    Text is shown as it is, without markup. A terminal, and a pipe with COLUMNS, gets it folded,
+    except lines that people copy (``soft_wrap=True``). Progress and logs use ``stderr=True``.
     """
     from rich.console import Console
     from rich.text import Text
@@ -126,7 +125,8 @@ def console(stderr: bool = False) -> Console:
 
     # in a pipe rich would fold at 80 columns; programs grep unbroken lines
     stream = sys.stderr if stderr else sys.stdout
-    width = None if stream.isatty() else 200
+    folds = stream.isatty() or os.environ.get("COLUMNS", "").isdigit()
+    width = None if folds else 200
 
     class Ours(Console):
         def render(
@@ -147,7 +147,7 @@ def console(stderr: bool = False) -> Console:
     return Ours(
         stderr=stderr,
         width=width,
-        soft_wrap=not stream.isatty(),
+        soft_wrap=not folds,
         markup=False,
         highlight=False,
         emoji=False,
@@ -176,7 +176,7 @@ def beside(label: Text, value: Text, out: Console) -> list[Text]:
 
     room = max(1, out.width - label.cell_len - 1)
     folded = list(value.split(allow_blank=True))
-    if out.is_terminal:
+    if not out.soft_wrap:
         folded = list(Prose.of(value).wrap(out, room))
     lines = []
     for number, line in enumerate(folded):

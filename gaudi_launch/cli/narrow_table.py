@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from rich import box
 from rich.cells import cell_len, set_cell_size
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
@@ -38,20 +39,21 @@ class NarrowTable:
 
     def __rich_console__(
         self, console: Console, options: ConsoleOptions
-    ) -> Iterator[RenderableType]:
-        if not options.is_terminal:
-            yield self._table(None, padding=1, ascii_only=options.ascii_only)
+    ) -> Iterator[RenderableType | Segment]:
+        if console.soft_wrap:
+            whole = self._table(None, padding=1, ascii_only=options.ascii_only)
+            yield from _without_trailing_blanks(whole, console, options)
             return
         least = [self._longest_word(at) for at in range(len(self.columns))]
         for padding, between in ((1, _BETWEEN), (0, _BETWEEN_DENSE)):
             room = options.max_width - between * (len(least) + 1)
             if sum(least) <= room:
                 natural = [self._widest(at) for at in range(len(self.columns))]
-                yield self._table(
-                    narrowed(natural, least, room), padding, ascii_only=options.ascii_only
-                )
+                widths = narrowed(natural, least, room)
+                fitting = self._table(widths, padding, ascii_only=options.ascii_only)
+                yield from _without_trailing_blanks(fitting, console, options)
                 return
-        yield from self._blocks(options.max_width)
+        yield from self._blocks(console, options)
 
     def _table(self, widths: Sequence[int] | None, padding: int, *, ascii_only: bool) -> Table:
         drawn = Table(
@@ -79,10 +81,12 @@ class NarrowTable:
         words = [word for cell in cells for word in cell.split()]
         return max((_least_cells(word) for word in words), default=1)
 
-    def _blocks(self, width: int) -> Iterator[RenderableType]:
+    def _blocks(
+        self, console: Console, options: ConsoleOptions
+    ) -> Iterator[RenderableType | Segment]:
         if self.title:
             yield Text(self.title, style="italic")
-        labels = min(max(cell_len(name) for name in self.columns), max(1, width // 2))
+        labels = min(max(cell_len(name) for name in self.columns), max(1, options.max_width // 2))
         for row in self.rows:
             yield Text(f"{self.columns[0]} {row[0]}", style="bold")
             for name, cell in list(zip(self.columns, row, strict=True))[1:]:
@@ -91,7 +95,20 @@ class NarrowTable:
                     grid.add_column(no_wrap=True)
                     grid.add_column(overflow="fold")
                     grid.add_row(Text(f"  {set_cell_size(name, labels)}", style="dim"), Text(cell))
-                    yield grid
+                    yield from _without_trailing_blanks(grid, console, options)
+
+
+def _without_trailing_blanks(
+    drawn: Table, console: Console, options: ConsoleOptions
+) -> Iterator[Segment]:
+    """Yield the lines of a table, none with a blank at its end."""
+    for line in console.render_lines(drawn, options, pad=False):
+        while line and not line[-1].text.strip():
+            line.pop()
+        if line:
+            line[-1] = Segment(line[-1].text.rstrip(), line[-1].style)
+        yield from line
+        yield Segment.line()
 
 
 def _least_cells(word: str) -> int:

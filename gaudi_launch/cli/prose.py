@@ -46,7 +46,7 @@ class Prose(Text):
         how = overflow or self.overflow or "fold"
         never = no_wrap if no_wrap is not None else self.no_wrap
         if never or how == "ignore" or self.plain.isascii():
-            return super().wrap(
+            plain = super().wrap(
                 console,
                 width,
                 justify=justify,
@@ -54,6 +54,9 @@ class Prose(Text):
                 tab_size=tab_size,
                 no_wrap=no_wrap,
             )
+            for line in plain[:-1]:
+                line.rstrip()
+            return plain
         side = justify or self.justify or "default"
         lines = Lines()
         for line in self.split(allow_blank=True):

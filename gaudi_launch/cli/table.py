@@ -79,10 +79,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "pull": ("commands.pull", "Download a model from Hugging Face or ModelScope; resumable."),
     "inspect": (
         "commands.inspect.command",
-        "Read a model folder: size, heads, experts, missing files.",
+        "Show a model: the cards that it fits, the engines that run it.",
     ),
-    "fit": ("commands.inspect.fit.command", "Compute the cards and the context that a model fits."),
-    "support": ("commands.inspect.support.command", "Show which engine versions support a model."),
     "fp8": ("extensions.fp8.command", "Convert an fp8 checkpoint for Gaudi2; calibrate a model."),
     "render": (
         "commands.render.command",
@@ -120,7 +118,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     ),
     "Plan": ("plan", "warmup", "recommend", "estimate", "tune", "migrate"),
     "Machine": ("doctor", "devices", "exporter"),
-    "Models": ("pull", "inspect", "fit", "support", "fp8"),
+    "Models": ("pull", "inspect", "fp8"),
     "More machines": ("render", "kube", "cluster"),
     "Maintain": ("setup", "offline", "engines", "cache", "profiles", "help"),
 }

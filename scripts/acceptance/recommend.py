@@ -4,7 +4,7 @@
 
 exhaustive: small spaces are simulated completely; the answer's objective is within 1 % of the best.
 seeds: the answers of N drawn cases (40) meet their targets with requests in another order, in all
-but one of twenty. refusals: `fit` and `support` accept each answer, which has a plan. The exit
+but one of twenty. refusals: `inspect` accepts each answer, which has a plan. The exit
 status is 0 when all checks pass.
 """
 
@@ -18,9 +18,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cache
 
-from gaudi_launch.commands.inspect.fit.case import FitOptions, ServedLengths, fit
-from gaudi_launch.commands.inspect.support.case import SupportOptions, support
+from gaudi_launch.commands.inspect.fit import InspectOptions, ServedLengths, fit
+from gaudi_launch.commands.inspect.support import support
 from gaudi_launch.core.base.errors import LaunchError
+from gaudi_launch.core.host.accelerators import accelerators
 from gaudi_launch.core.launch.options import LaunchOptions
 from gaudi_launch.core.planning.support_answer import SupportStatus
 from gaudi_launch.core.predict.simulate import simulate
@@ -112,7 +113,7 @@ def meets_targets(answer: Recommended, seed: int = OTHER_SEED) -> bool:
 
 
 def refused(answer: Recommended) -> str:
-    """Return why `fit` or `support` refuse an answer; "" where both accept it."""
+    """Return why `inspect` refuses an answer; "" where it accepts it."""
     winner, model = answer.found.winner, answer.found.case.model
     assert winner is not None
     if answer.plan is None:
@@ -120,12 +121,13 @@ def refused(answer: Recommended) -> str:
     candidate = winner.candidate
     lengths = ServedLengths(str(candidate.length), str(candidate.batch))
     engine = answer.plan.engine.label
-    row = fit(
-        FitOptions(model.path, str(candidate.cards), "gaudi2", candidate.dtype, engine, lengths)
-    ).table.rows[0]
+    options = InspectOptions(
+        model.path, str(candidate.cards), "gaudi2", candidate.dtype, engine, lengths
+    )
+    row = fit(model, options).table.rows[0]
     if not row.fits:
         return row.reason.render()
-    for each in support(SupportOptions(model.path, engine=engine, accelerator="gaudi2")).rows:
+    for each in support(model, accelerators()["gaudi2"], options):
         if each.label == answer.plan.engine.exact and each.support.status is SupportStatus.NO:
             return f"{each.label} does not run it"
     return ""
@@ -183,7 +185,7 @@ def check_refusals(count: int) -> bool:
         good &= not why
         if why:
             print("refused:", *asked, why, flush=True)
-    print(f"{count} answers: fit and support {'accept all' if good else 'refuse some'}")
+    print(f"{count} answers: inspect {'accepts all' if good else 'refuses some'}")
     return good
 
 

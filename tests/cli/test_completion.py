@@ -98,9 +98,6 @@ BASH = {
     "gaudi-launch plan --machine simulated:h": ["hls2"],
     "gaudi-launch plan --machine=simulated:": list(NAMES),
     "gaudi-launch devices --machine s": MACHINES,
-    "gaudi-launch fit x --accelerator gaudi3": [
-        name for name in accelerators() if name.startswith("gaudi3")
-    ],
     "gaudi-launch profiles show mine": ["mine"],
     "gaudi-launch profiles show mixtral-8x7": ["mixtral-8x7b"],
     "gaudi-launch serve me/": ["me/own", "me/tuned"],

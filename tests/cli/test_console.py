@@ -20,7 +20,9 @@ def test_no_blank_follows_a_chinese_full_stop() -> None:
     assert (console.sentences(), console.sentences("", "a")) == ("", "a")
 
 
-@pytest.mark.parametrize("words", [("support", "Qwen/Qwen3-235B-A22B"), ("plan", "nobody/m")])
+@pytest.mark.parametrize(
+    "words", [("inspect", "Qwen/Qwen3-235B-A22B", "--all"), ("plan", "nobody/m")]
+)
 def test_no_screen_has_a_blank_after_a_chinese_full_stop(
     words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -146,7 +146,7 @@ def test_programs_get_the_commands_as_a_list(capsys: pytest.CaptureFixture[str])
     ("words", "most"),
     [
         ("plan Llama-3.1-8B-Instruct -n 1 --machine simulated:hls2", 28),
-        ("fit Llama-3.1-8B-Instruct", 45),
+        ("inspect Llama-3.1-8B-Instruct", 45),
     ],
 )
 def test_the_cost_of_an_answer_in_units_of_the_import_of_typer(words: str, most: int) -> None:

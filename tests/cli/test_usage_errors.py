@@ -111,7 +111,7 @@ def test_every_command_of_another_tool_is_one_that_we_have() -> None:
         ("plan -w x --engine vlm-gaudi --machine simulated:hls2", "vllm-gaudi"),
         ("plan -w x --machine simulated:hsl2", "hls2"),
         ("profiles show qwen3-30b-a3", "qwen3-30b-a3b"),
-        ("fit Qwen3-8B --accelerator gaudi22", "gaudi2"),
+        ("inspect Qwen3-8B --accelerator gaudi22", "gaudi2"),
         ("doctor --only netwrk", "network"),
     ],
 )

@@ -74,9 +74,9 @@ def test_an_engine_that_dies_is_exit_4_with_its_cause(
     code, out, err = gaudi.run("-w", str(model), "-p", str(free_port), "--quiet", do="oom")
     assert (code, out) == (4, "")
     assert "likely cause: The card ran out of memory while graphs were warmed up" in err
-    assert f"  $ gaudi-launch fit {model}" in err.splitlines()
+    assert f"  $ gaudi-launch inspect {model}" in err.splitlines()
     # the diagnosis ends the screen, and shows the line that it was taken from
-    assert err.splitlines()[-1] == f"  $ gaudi-launch fit {model}"
+    assert err.splitlines()[-1] == f"  $ gaudi-launch inspect {model}"
     assert any(
         "PT_DEVMEM Allocation failed" in line
         for line in err.splitlines()

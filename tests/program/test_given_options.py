@@ -20,10 +20,8 @@ from gaudi_launch.commands.cache import case as cache_case
 from gaudi_launch.commands.cache.case import PruneLimits
 from gaudi_launch.commands.doctor import case as doctor_case
 from gaudi_launch.commands.doctor.case import DoctorRequest
-from gaudi_launch.commands.inspect.fit import case as fit
-from gaudi_launch.commands.inspect.fit.case import FitOptions, ServedLengths
-from gaudi_launch.commands.inspect.support import case as support_case
-from gaudi_launch.commands.inspect.support.case import SupportOptions
+from gaudi_launch.commands.inspect import case as inspect_case
+from gaudi_launch.commands.inspect.fit import InspectOptions, ServedLengths
 from gaudi_launch.commands.render import case as render_case
 from gaudi_launch.commands.render.case import SystemdOptions
 from gaudi_launch.commands.services.status import case as status_case
@@ -185,11 +183,16 @@ CASES = (
     ),
     Case("doctor --undo", doctor_case.undo, ()),
     Case(
-        "fit /m -n 1,2 --accelerator gaudi3 -l 8k -b 9 -i 1 -o 2 -d fp8 --engine e --force",
-        fit.fit,
-        (FitOptions("/m", "1,2", "gaudi3", "fp8", "e", ServedLengths("8k", "9", "1", "2"), True),),
+        "inspect /m -n 1,2 --accelerator gaudi3 -l 8k -b 9 -i 1 -o 2 -d fp8 --engine e "
+        "--revision r --all",
+        inspect_case.inspect,
+        (
+            InspectOptions(
+                "/m", "1,2", "gaudi3", "fp8", "e", ServedLengths("8k", "9", "1", "2"), "r"
+            ),
+        ),
     ),
-    Case("fit /m", fit.fit, (FitOptions("/m"),)),
+    Case("inspect /m", inspect_case.inspect, (InspectOptions("/m", complete=False),)),
     Case(f"kube status name {_KUBE}", kube_case.status, ("name", ACCESS)),
     Case("kube status", kube_case.status, ("", NOWHERE)),
     Case(
@@ -351,12 +354,6 @@ CASES = (
     Case("stack ps", stack_case.ps, (None,)),
     Case("status name --history 30m", status_case.status, ("name", 1800.0)),
     Case("status name", status_case.status, ("name", None)),
-    Case(
-        "support /m --engine e --accelerator gaudi3 --python p",
-        support_case.support,
-        (SupportOptions("/m", "e", "gaudi3", "p"),),
-    ),
-    Case("support --list --engine e", support_case.selected, ("e",)),
     Case(
         "top --hosts a --inventory i --machine m --interval 2 --timeout 3 --once",
         top_case.once,

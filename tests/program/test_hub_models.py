@@ -60,12 +60,10 @@ KINDS = {
 }
 # the model is the word MODEL, its cards CARDS
 COMMANDS = {
-    "inspect": "inspect MODEL --json",
+    "inspect": "inspect MODEL --accelerator gaudi2 --json",
     "plan": "plan MODEL --machine simulated:hls2 --json",
     "plan with cards": "plan MODEL -n CARDS --machine simulated:hls2 --json",
     "warmup": "warmup -w MODEL -n CARDS --machine simulated:hls2 --json",
-    "fit": "fit MODEL --accelerator gaudi2 --json",
-    "support": "support MODEL --accelerator gaudi2 --json",
     "estimate": "estimate MODEL -n CARDS --accelerator gaudi2 --json",
     "recommend": "recommend MODEL -n CARDS --machine simulated:hls2 --json",
     "cluster": "cluster plan MODEL --hosts a=simulated:hls2,b=simulated:hls2 --json",
@@ -75,7 +73,7 @@ COMMANDS = {
     "--machine simulated:hls2 --json",
     "stack": "stack init MODEL --machine simulated:hls2 --json",
 }
-OF_EACH_KIND = ("inspect", "plan", "warmup", "fit", "support", "estimate", "migrate")
+OF_EACH_KIND = ("inspect", "plan", "warmup", "estimate", "migrate")
 # what tells of the place of the model, and what follows from it
 _OF_THE_PLACE = "source path warnings steps assumptions notes name verdict todo"
 # the weights of the folder are zeros, which need no conversion to Gaudi2's range
@@ -185,11 +183,9 @@ WITHOUT_CARDS = (
     "plan MODEL --machine simulated:hls2",
     "warmup -w MODEL --machine simulated:hls2",
     "render script MODEL --machine simulated:hls2",
-    "fit MODEL --accelerator gaudi2",
     "estimate MODEL -n 1 --accelerator gaudi2",
     "recommend MODEL --machine simulated:hls2",
     "inspect MODEL",
-    "support MODEL",
     "serve MODEL --engine simulated --machine simulated:hls2",
 )
 

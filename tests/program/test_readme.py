@@ -258,8 +258,8 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, 
 
 # need no process of their own: they read, compute and write
 READING = (
-    *("plan", "warmup", "devices", "fit", "migrate", "why", "cache"),
-    *("render", "engines", "cluster", "help", "recommend", "support"),
+    *("plan", "warmup", "devices", "inspect", "migrate", "why", "cache"),
+    *("render", "engines", "cluster", "help", "recommend"),
 )
 MEASURING = ("check", "chat", "bench", "webui", "exporter")
 

@@ -59,7 +59,6 @@ REFUSED: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ),
     ("pull a/b --from x", "pull.source", {"found": "x"}),
     ("pull a/b --repo-type x", "pull.repo_type", {"found": "x"}),
-    ("support", "support.no_model", {}),
     ("top --hosts a --inventory b", "watch.hosts_twice", {}),
     ("top --hosts a --machine simulated:hls2", "watch.machine_or_hosts", {}),
     ("top --hosts -x", "cluster.bad_host", {"found": "-x"}),

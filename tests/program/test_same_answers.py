@@ -1,4 +1,4 @@
-"""`fit`, `estimate`, `plan` and `recommend` answer alike: memory, cards, speed."""
+"""`inspect`, `estimate`, `plan` and `recommend` answer alike: memory, cards, speed."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from dataclasses import dataclass
 import pytest
 
 from gaudi_launch.commands import estimate
-from gaudi_launch.commands.inspect.fit import case as fit
+from gaudi_launch.commands.inspect import fit
 from gaudi_launch.core.base.errors import LaunchError
 from gaudi_launch.core.launch import prediction, route
 from gaudi_launch.core.launch.options import LaunchOptions
+from gaudi_launch.core.planning.known_model import known_model
 from gaudi_launch.extensions.recommend import case as recommend
 
 CLIENTS, INPUT, OUTPUT, LENGTH = "32", "1024", "256", "1280"
@@ -71,10 +72,10 @@ CASES = [
 
 def of_fit(case: Case, length: str = LENGTH) -> fit.FitResult:
     lengths = fit.ServedLengths(length, CLIENTS, INPUT, OUTPUT)
-    options = fit.FitOptions(
+    options = fit.InspectOptions(
         case.model, str(case.cards), case.accelerator, case.dtype, case.engine, lengths
     )
-    return fit.fit(options)
+    return fit.fit(known_model(case.model, must_exist=False), options)
 
 
 def launch(case: Case) -> LaunchOptions:
@@ -156,7 +157,8 @@ def test_the_length_without_an_option_is_the_same(
     inputs: str, outputs: str, engine: str, length: int
 ) -> None:
     lengths = fit.ServedLengths(requests=CLIENTS, inputs=inputs, outputs=outputs)
-    row = fit.fit(fit.FitOptions(LLAMA_70B, "8", "gaudi2", "bf16", engine, lengths)).table.rows[0]
+    typed = fit.InspectOptions(LLAMA_70B, "8", "gaudi2", "bf16", engine, lengths)
+    row = fit.fit(known_model(LLAMA_70B, must_exist=False), typed).table.rows[0]
     options = LaunchOptions(
         model=LLAMA_70B,
         cards="8",

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from gaudi_launch.commands.inspect.fit.case import engine_for
+from gaudi_launch.commands.inspect.fit import engine_for
 from gaudi_launch.core.base.errors import LaunchError
 from gaudi_launch.core.base.paths import data_dir, machine_root
 from gaudi_launch.core.host.simulated import write_tree

@@ -52,8 +52,7 @@ COMMANDS: dict[str, tuple[str, bool]] = {
         False,
     ),
     "plan": (f"plan Qwen/Qwen3-32B --engine vllm-fork@1.21 -n 1 {_MACHINE}", False),
-    "support": ("support Qwen/Qwen3-30B-A3B --engine deepseek_r1 --accelerator gaudi2", True),
-    "support-list": ("support --list --engine vllm-fork", True),
+    "inspect": ("inspect Qwen/Qwen3-30B-A3B --engine deepseek_r1 --accelerator gaudi2", True),
     "stack-plan": (f"stack plan stack.yaml {_MACHINE}", True),
     "doctor-list": ("doctor --list --only cards", True),
     "migrate": (
@@ -168,14 +167,14 @@ def shown(monkeypatch: pytest.MonkeyPatch) -> Shown:
 
 
 def misaligned(lines: list[str]) -> list[str]:
-    """Return the rows below a rule that end elsewhere than it."""
-    found, width = [], 0
+    """Return the rows below a rule that end right of it, and lines that end in a blank."""
+    found, width = [line for line in lines if line.endswith(" ")], 0
     for line in lines:
         if _RULE.match(line):
             width = cell_len(line)
         elif not line.strip() or line.strip() == line:
             width = 0
-        elif width and cell_len(line) != width:
+        elif width and cell_len(line) > width:
             found.append(line)
     return found
 
@@ -189,6 +188,22 @@ def test_a_terminal_gets_no_wider_line_and_aligned_rows(shown: Shown, name: str)
         lines = shown(name, width, language)
         wide = [each for each in lines if cell_len(each) > width and not _COPIED.match(each)]
         assert (wide, misaligned(lines)) == ([], []), (width, language)
+
+
+# these get shorter; no command is added
+LONGER_THAN_A_SCREEN = {
+    *("cluster-plan", "devices", "engines-diff", "engines-diff-model", "estimate", "migrate"),
+    *("plan", "plan-all", "recommend", "warmup"),
+}
+
+
+def test_an_answer_fits_a_screen_of_24_rows(shown: Shown) -> None:
+    longer = {
+        name
+        for name in COMMANDS
+        if max(len(shown(name, 80, language)) for language in LANGUAGES) > 22
+    }
+    assert longer == LONGER_THAN_A_SCREEN
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any
 
-from gaudi_launch.commands.inspect.fit.case import ServedLengths, engine_for, request_for
+from gaudi_launch.commands.inspect.fit import ServedLengths, engine_for, request_for
 from gaudi_launch.core.host.accelerators import accelerators
 from gaudi_launch.core.launch.forecast_case import data_types
 from gaudi_launch.core.models.model import Model

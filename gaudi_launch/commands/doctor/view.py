@@ -174,7 +174,7 @@ def _detail(out: Console, line: str, style: str | None = None) -> None:
     from rich.padding import Padding
     from rich.text import Text
 
-    if out.is_terminal:
+    if not out.soft_wrap:
         out.print(
             Padding(Text(printable(line), style=style or ""), (0, 0, 0, _INDENT), expand=False)
         )

@@ -67,8 +67,8 @@ QUESTIONS: dict[str, tuple[Question, ...]] = {
     "Models": (
         Question("questions.pull", "pull OWNER/NAME"),
         Question("questions.inspect", "inspect DIR"),
-        Question("questions.fit", "fit MODEL --accelerator gaudi2"),
-        Question("questions.support", "support MODEL"),
+        Question("questions.fit", "inspect MODEL"),
+        Question("questions.support", "inspect MODEL --all"),
         Question("questions.calibrate", "fp8 calibrate MODEL -n 2"),
         Question("questions.convert", "fp8 convert DIR OUT"),
     ),

@@ -1,39 +1,93 @@
-"""The use case of ``gaudi-launch inspect``: read a model's facts.
-
-They are read from its folder, its name or the hub.
-"""
+"""The facts of a model, its cards, and the engine releases that run it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from difflib import get_close_matches
+from pathlib import Path
 
+from gaudi_launch.commands.inspect.fit import FitResult, InspectOptions, accelerator_of, fit
+from gaudi_launch.commands.inspect.support import SupportRow, support
+from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.core.engines.support import versions
+from gaudi_launch.core.host.accelerators import accelerators
+from gaudi_launch.core.models.model import Model
+from gaudi_launch.core.models.sizing import kv_bytes_per_token
+from gaudi_launch.core.planning import profiles
 from gaudi_launch.core.planning.known_model import known_model
-
-if TYPE_CHECKING:
-    from gaudi_launch.core.models.model import Model
 
 
 @dataclass(frozen=True)
 class InspectedModel:
-    """A model, the bytes of KV cache that a token takes, and the name of its profile."""
+    """A model, the bytes of KV cache of a token, and the name of its profile.
+
+    ``fit`` is None where no number of cards can be computed, for the reason ``unfit``.
+    ``releases`` is empty for an instance that is not a Gaudi.
+    """
 
     model: Model
+    accelerator: str
     kv_bytes_per_token: int | None
     profile: str | None
+    fit: FitResult | None
+    unfit: LaunchError | None
+    releases: tuple[SupportRow, ...]
 
 
-def inspect(path: str, revision: str | None = None) -> InspectedModel:
-    """Read a model's folder, or what is known of a hub ID or a listed name.
+def inspect(options: InspectOptions) -> InspectedModel:
+    """Read a model, and compute what is known of it without its weights.
 
-    Raises LaunchError.
+    Raises LaunchError, (MODEL) for a model of which nothing is known.
     """
-    from gaudi_launch.core.models.sizing import kv_bytes_per_token
-    from gaudi_launch.core.planning import profiles
-
-    must_exist = bool(revision) or profiles.listed_id(path) is None
-    found = known_model(path, must_exist, revision or "")
-    profile = profiles.match(found)
+    name = accelerator_of(options.accelerator)
+    model = _model(options.model, options.revision)
+    found: FitResult | None = None
+    reason = None
+    try:
+        found = fit(model, options)
+    except LaunchError as error:
+        if error.exit_code is ExitCode.USAGE:
+            raise
+        reason = error
+    product = accelerators().get(name)
+    profile = profiles.match(model)
     return InspectedModel(
-        found, kv_bytes_per_token(found), profile.name if profile is not None else None
+        model=model,
+        accelerator=name,
+        kv_bytes_per_token=kv_bytes_per_token(model),
+        profile=profile.name if profile is not None else None,
+        fit=found,
+        unfit=reason,
+        releases=support(model, product, options) if product is not None else (),
     )
+
+
+def _model(name: str, revision: str) -> Model:
+    """Return the model of a folder, a profile, a hub ID, or of a class by its name.
+
+    Raises LaunchError (MODEL) with the nearest names for an unknown one.
+    """
+    classes = set().union(*(each.classes for each in versions()))
+    if name in classes:
+        return Model(path=name, name=name, architecture=name)
+    if "/" not in name and _looks_like_class(name, sorted(classes)) and not Path(name).exists():
+        near = ", ".join(_nearest(name, sorted(classes)))
+        raise LaunchError("support.unknown_class", ExitCode.MODEL, found=name, near=near)
+    must_exist = bool(revision) or profiles.listed_id(name) is None
+    return known_model(name, must_exist, revision)
+
+
+def _looks_like_class(name: str, classes: list[str]) -> bool:
+    """Return True for a name that is a class's but for case or typing errors."""
+    if name[:1].isupper() and "For" in name:
+        return True
+    return bool(
+        get_close_matches(name.lower(), [each.lower() for each in classes], n=1, cutoff=0.9)
+    )
+
+
+def _nearest(name: str, known: list[str]) -> list[str]:
+    """Return the three nearest names, with or without owner, in any case."""
+    last = {each.rpartition("/")[2].lower(): each for each in known}
+    close = get_close_matches(name.rpartition("/")[2].lower(), list(last), n=3, cutoff=0.3)
+    return [last[each] for each in close] or known[:1]

@@ -1,13 +1,22 @@
-"""The facts of a model, for people and for programs."""
+"""The page about a model, for people and for programs."""
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Collection, Sequence
 from typing import Any
 
-from gaudi_launch.cli.console import console, emit_json
+from gaudi_launch.cli.console import console, known, sentences, table
 from gaudi_launch.commands.inspect.case import InspectedModel
+from gaudi_launch.commands.inspect.fit import FitResult
+from gaudi_launch.commands.inspect.support import SupportRow
 from gaudi_launch.core.base.messages import text
+from gaudi_launch.core.engines.support import ended
+from gaudi_launch.core.host.accelerators import accelerators
+from gaudi_launch.core.models.card_memory import FitRow
 from gaudi_launch.core.models.model import Model
+from gaudi_launch.core.models.sizing import GIB
+from gaudi_launch.core.planning.support_answer import SupportStatus
 
 _FIELDS = (
     "path", "name", "source", "architecture", "model_type", "parameters", "weight_bytes", "dtype",
@@ -16,9 +25,14 @@ _FIELDS = (
     "max_position_embeddings", "tie_word_embeddings", "remote_code", "multimodal", "files_missing",
 )  # fmt: skip
 
+# what a page without --all has of the model
+_SHORT = ("source", "architecture", "parameters", "heads", "experts", "context", "remote_code")
+_UNEVEN = ("fit.heads", "fit.kv_heads")
+_STATUSES = (SupportStatus.RUNS, SupportStatus.LIMITED, SupportStatus.UNKNOWN, SupportStatus.NO)
+
 
 def to_json(found: InspectedModel) -> dict[str, Any]:
-    """Return the facts for programs."""
+    """Return the page for programs."""
     model = found.model
     facts = {name: getattr(model, name) for name in _FIELDS}
     facts |= {"multimodal": list(model.multimodal), "files_missing": list(model.files_missing)}
@@ -27,18 +41,200 @@ def to_json(found: InspectedModel) -> dict[str, Any]:
         **facts,
         "kv_bytes_per_token": found.kv_bytes_per_token,
         "profile": found.profile,
+        "model": model.path,
+        "accelerator": found.accelerator,
+        **_fit_to_json(found.fit),
+        "unfit": found.unfit.text.to_json() if found.unfit is not None else None,
+        "versions": [_release_to_json(row) for row in found.releases],
     }
 
 
-def show(found: InspectedModel, as_json: bool) -> None:
-    """Print the facts that are known, one a line."""
-    if as_json:
-        emit_json(to_json(found))
-        return
+def _fit_to_json(result: FitResult | None) -> dict[str, Any]:
+    """Return the numbers of cards; an empty table where they cannot be computed."""
+    if result is None:
+        nothing = dict.fromkeys(("engine", "max_model_len", "smallest_n"))
+        return {**nothing, "assumed": [], "warnings": [], "rows": []}
+    return {
+        "engine": result.engine.identity.label if result.engine is not None else None,
+        "max_model_len": result.max_model_len,
+        "smallest_n": result.table.smallest_n,
+        "assumed": list(result.assumed),
+        "warnings": [each.to_json() for each in result.unknown],
+        "rows": [_row_to_json(row) for row in result.table.rows],
+    }
+
+
+def _row_to_json(row: FitRow) -> dict[str, Any]:
+    return {
+        "n": row.n,
+        "dtype": row.dtype,
+        "fits": row.fits,
+        "weights_gib_per_card": _rounded(row.weights_gib_per_card),
+        "activations_gib_per_card": _rounded(row.activations_gib_per_card),
+        "graphs_gib_per_card": _rounded(row.graphs_gib_per_card),
+        "kv_gib_per_card": _rounded(row.kv_gib_per_card),
+        "states_gib_per_card": _rounded(row.states_gib_per_card),
+        "kv_bytes_per_token": row.kv_bytes_per_token,
+        "kv_blocks": row.kv_blocks,
+        "concurrency": _rounded(row.concurrency),
+        "longest_context": row.longest_context,
+        "reason": row.reason.render(),
+    }
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 2)
+
+
+def _release_to_json(row: SupportRow) -> dict[str, Any]:
+    tried = row.support.validated
+    validated = None
+    if tried is not None:
+        validated = {
+            "cards": list(tried.cards),
+            "dtypes": list(tried.dtypes),
+            "accelerators": list(tried.accelerators),
+            "source": tried.source,
+        }
+    return {
+        "engine": row.label,
+        "status": row.support.status.value,
+        "refused": row.support.refused,
+        "reasons": [reason.to_json() for reason in row.support.reasons],
+        "fewest_cards": row.fewest_cards,
+        "validated": validated,
+        "evidence": row.support.evidence,
+        "kv_cache": [
+            {
+                "kind": each.kind,
+                "layers": each.layers,
+                "allocates": each.allocates,
+                "message": each.meaning.render(),
+                "source": each.source or None,
+            }
+            for each in row.support.caches
+        ],
+        "kv_bytes_per_token": row.kv_bytes_per_token,
+        "installed": row.is_installed,
+        "facts_date": row.facts.date if row.facts is not None else None,
+        "ended": ended(row.label),
+        "features": [
+            {
+                "id": each.feature,
+                "status": each.status,
+                "message": each.answer(row.label).render(),
+                "source": each.thread or None,
+            }
+            for each in row.features
+        ],
+    }
+
+
+def show(found: InspectedModel, *, complete: bool) -> None:
+    """Print the verdict, what to do, the facts, the cards and the releases."""
     out = console()
+    for sentence in _verdicts(found):
+        out.print(sentence)
+    command = _next(found)
+    if command:
+        out.print(text("models.next", command=command), soft_wrap=True)
     for word, value in _lines(found):
-        if value not in (None, "", ()):
+        if value not in (None, "", ()) and (complete or word in _SHORT):
             out.print(text("common.pair", label=text(f"models.word_{word}"), value=value))
+    missing = found.model.files_missing
+    if missing and not complete:
+        out.print(text("models.missing", n=len(missing), first=missing[0]))
+    if found.fit is not None:
+        _show_cards(found.fit, complete=complete)
+    _show_releases(found.releases)
+    if complete:
+        if found.releases:
+            _show_reasons(found.releases)
+            _show_caches(found.releases)
+            _show_features(found.releases)
+    else:
+        out.print(text("models.more"))
+
+
+def _verdicts(found: InspectedModel) -> list[str]:
+    """Return the first sentences, about cards and engines."""
+    runs = _runs(found)
+    if found.unfit is not None:
+        return [*runs, found.unfit.text.render()]
+    fits = [_fits(found.fit)] if found.fit is not None else []
+    refused = found.releases and all(
+        row.support.status is SupportStatus.NO for row in found.releases
+    )
+    return [*runs, *fits] if refused else [*fits, *runs]
+
+
+def _runs(found: InspectedModel) -> list[str]:
+    """Return the sentence about a release, preferably the plan's."""
+    if not found.releases:
+        return []
+    running = [
+        row
+        for row in found.releases
+        if row.support.status in (SupportStatus.RUNS, SupportStatus.LIMITED)
+    ]
+    if not running:
+        model, rows = found.model.path, found.releases
+        refused = all(row.support.status is SupportStatus.NO for row in rows)
+        if len(rows) == 1:
+            id = "support.one_no" if refused else "support.one_unknown"
+            return [text(id, engine=rows[0].label, model=model)]
+        return [text("support.nowhere_runs" if refused else "support.nowhere_known", model=model)]
+    row = running[0]
+    if found.fit is not None and found.fit.engine is not None:
+        planned = found.fit.engine.identity.label
+        row = next((each for each in running if each.label == planned), row)
+    tried = row.support.validated
+    id = "support.runs" if row.support.status is SupportStatus.RUNS else "support.limited"
+    sentence = text(id, engine=row.label)
+    if tried is None or found.accelerator.partition("-")[0] not in tried.accelerators:
+        return [sentence]
+    cards, dtypes = "/".join(map(str, tried.cards)), "/".join(tried.dtypes)
+    return [sentences(sentence, text("support.validated", cards=cards, dtypes=dtypes))]
+
+
+def _fits(result: FitResult) -> str:
+    """Return the sentence about the smallest number of cards, or why none fits."""
+    smallest, dtype = result.table.smallest_n, result.dtypes[0]
+    product = accelerators().get(result.accelerator)
+    about = {
+        "model": result.model.path,
+        "dtype": dtype,
+        "product": product.title if product is not None else result.accelerator,
+    }
+    if smallest is not None:
+        id = "fit.smallest"
+        if result.cores is not None:
+            id = "fit.smallest_neuron"
+        elif result.numbers_given:
+            id = "fit.smallest_asked"
+        return text(id, n=smallest, **about)
+    for row in result.table.rows:
+        if row.fits:
+            return text("fit.smallest_other", other=row.dtype, n=row.n, **about)
+    if all(row.reason.id in _UNEVEN for row in result.table.rows):
+        return text("fit.other_n", **about)
+    if any(row.reason.id == "fit.unknown" for row in result.table.rows):
+        return text("fit.not_known", dtype=dtype)
+    would = text("common.between").join(way.render() for way in result.would)
+    return text("fit.nowhere", would=would, **about)
+
+
+def _next(found: InspectedModel) -> str:
+    """Return the command that serves the model on the fewest cards, or ""."""
+    if found.fit is None or found.fit.cores is not None:
+        return ""
+    fitting = [row for row in found.fit.table.rows if row.fits]
+    if not fitting:
+        return ""
+    words = ["gaudi-launch", "serve", found.model.path, "-n", str(fitting[0].n)]
+    if fitting[0].dtype == "fp8" and not found.model.quantization:
+        words += ["-d", "fp8"]
+    return shlex.join(words)
 
 
 def _lines(found: InspectedModel) -> list[tuple[str, object]]:
@@ -97,3 +293,153 @@ def _layers(model: Model) -> str | None:
     if model.attention_layers in (None, model.layers):
         return str(model.layers)
     return text("models.layers", layers=model.layers, attention=model.attention_layers)
+
+
+def _show_cards(result: FitResult, *, complete: bool) -> None:
+    """Print the table of the numbers of cards, the reasons and notes."""
+    first = "n" if result.cores is None else "cores"
+    names = (first, "dtype", "fits", "weights", "kv", "context", "concurrency")
+    columns = [text(f"fit.column_{name}") for name in names]
+    out = console()
+    rows = [_cells(row) for row in result.table.rows]
+    out.print(table(_title(result), columns, rows, right=(0, 3, 4, 5, 6)))
+    if complete:
+        for reason in dict.fromkeys(row.reason.render() for row in result.table.rows):
+            out.print(reason)
+    if result.profile is not None and not result.unknown and complete:
+        out.print(text("fit.from_profile", profile=result.profile))
+    if result.assumed and complete:
+        what = text("common.between").join(_assumption(name) for name in result.assumed)
+        out.print(text("fit.assumed", what=what))
+    for warning in result.unknown:
+        out.print(text("plan.warning", what=warning.render()))
+
+
+def _assumption(name: str) -> str:
+    """Return the text of an assumption, such as "gaudi3-pcie.memory"."""
+    owner, _, part = name.rpartition(".")
+    if part == "memory":
+        return text("fit.assumed_memory", accelerator=owner)
+    if part == "architecture":
+        return text("fit.assumed_architecture", profile=owner)
+    return text("fit.assumed_activations")
+
+
+def _title(result: FitResult) -> str:
+    if result.usable_bytes is None:
+        return text("fit.title_neuron", accelerator=result.accelerator, cores=result.cores)
+    return text(
+        "fit.title",
+        accelerator=result.accelerator,
+        memory=f"{result.usable_bytes / GIB:.1f}",
+        length=result.max_model_len,
+    )
+
+
+def _cells(row: FitRow) -> tuple[str, ...]:
+    return (
+        str(row.n),
+        row.dtype,
+        text("fit.yes" if row.fits else "fit.no"),
+        known(row.weights_gib_per_card, "{:.1f}"),
+        known(row.kv_gib_per_card, "{:.1f}"),
+        known(row.longest_context),
+        known(row.concurrency, "{:.1f}"),
+    )
+
+
+def _show_releases(releases: Sequence[SupportRow]) -> None:
+    """Print the releases, those with the same answer in one line."""
+    out = console()
+    order = [row.label for row in releases]
+    for status in _STATUSES:
+        labels = [row.label for row in releases if row.support.status is status]
+        if labels:
+            label = text(f"support.answer_{status.value}")
+            out.print(text("common.pair", label=label, value=_spans(labels, order)))
+
+
+def _spans(labels: Collection[str], order: Sequence[str]) -> str:
+    """Return labels as ranges of neighbours of one engine; ``order`` is newest first.
+
+    >>> _spans(["a@3", "a@2", "b@1"], ["a@4", "a@3", "a@2", "b@1"])
+    'a@2 - 3, b@1'
+    """
+    runs: list[list[str]] = []
+    before = ""
+    for label in order:
+        if label in labels:
+            engine = label.partition("@")[0]
+            follows = bool(runs) and runs[-1][-1] == before
+            if follows and before.partition("@")[0] == engine:
+                runs[-1].append(label)
+            else:
+                runs.append([label])
+        before = label
+    return text("common.between").join(
+        run[0] if len(run) == 1 else f"{run[-1]} - {run[0].rpartition('@')[2]}" for run in runs
+    )
+
+
+def _show_reasons(releases: Sequence[SupportRow]) -> None:
+    """Print each reason once, with its releases, and the fewest cards."""
+    out = console()
+    order = [row.label for row in releases]
+    concerned: dict[str, list[str]] = {}
+    for row in releases:
+        for reason in row.support.reasons:
+            concerned.setdefault(reason.render(), []).append(row.label)
+    for sentence, labels in concerned.items():
+        out.print(text("common.pair", label=_spans(labels, order), value=sentence))
+    fewest: dict[int, list[str]] = {}
+    for row in releases:
+        if row.fewest_cards is not None:
+            fewest.setdefault(row.fewest_cards, []).append(row.label)
+    for n, labels in sorted(fewest.items()):
+        out.print(text("support.fewest", n=n, engines=_spans(labels, order)))
+    out.print(text("support.sources"))
+
+
+def _show_caches(releases: Sequence[SupportRow]) -> None:
+    """Print what the versions allocate, those with the same answer in one row."""
+    order = [row.label for row in releases]
+    by_answer: dict[tuple[str, str, str], list[str]] = {}
+    for row in releases:
+        for each in row.support.caches:
+            kind = text(f"support.kind_{each.kind}")
+            count = kind if each.layers is None else f"{each.layers} {kind}"
+            size = _size_of(row, each.kind)
+            by_answer.setdefault((count, each.meaning.render(), size), []).append(row.label)
+    if not by_answer:
+        return
+    names = ("versions", "layers", "cache")
+    columns = [text(f"support.column_{name}") for name in names]
+    rows = [
+        (_spans(labels, order), count, sentences(meaning, size))
+        for (count, meaning, size), labels in by_answer.items()
+    ]
+    console().print(table(text("support.title_cache"), columns, rows))
+
+
+def _size_of(row: SupportRow, kind: str) -> str:
+    """Return the size of a token next to the row that decides it."""
+    deciding = next((each.kind for each in row.support.caches if each.kind != "state"), None)
+    if row.kv_bytes_per_token is None or kind != deciding:
+        return ""
+    return text("support.cache_size", kib=f"{row.kv_bytes_per_token / 1024:.1f}")
+
+
+def _show_features(releases: Sequence[SupportRow]) -> None:
+    """Print the answers about features of each engine's newest version with a list."""
+    newest: dict[str, SupportRow] = {}
+    for row in releases:
+        if row.facts is not None and row.facts.complete:
+            newest.setdefault(row.facts.engine, row)
+    rows = [
+        (text(f"features.name_{answer.feature}"), answer.answer(row.label).render())
+        for row in newest.values()
+        for answer in row.features
+        if answer.status != "unknown"
+    ]
+    columns = [text("features.column_feature"), text("features.column_answer")]
+    console().print(table(text("features.title"), columns, sorted(rows, key=lambda row: row[0])))

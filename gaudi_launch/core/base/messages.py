@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
+from string import Formatter
 from typing import Any
 
 LANGUAGES = ("en", "zh")
@@ -77,9 +78,27 @@ def text(id: str, language_: str | None = None, **values: Any) -> str:
     if template is None:
         return id + "".join(f" {name}={value}" for name, value in values.items())
     try:
-        return template.format(**values)
+        return _COUNTS.vformat(template, (), values)
     except (KeyError, IndexError, ValueError):
         return template + "".join(f" {name}={value}" for name, value in values.items())
+
+
+class _Counts(Formatter):
+    """Format as `str.format`, and a number with its noun: ``{n:card}``.
+
+    >>> _Counts().format("{n:free card}, {m:file}", n=1, m=2)
+    '1 free card, 2 files'
+    """
+
+    def format_field(self, value: Any, format_spec: str) -> str:
+        """Return a value in its form, or as a count of the noun that is its form."""
+        if len(format_spec) < 2 or not format_spec[-2:].isalpha():
+            return str(super().format_field(value, format_spec))
+        plural = "" if value == 1 else "s"
+        return f"{value} {format_spec}{plural}"
+
+
+_COUNTS = _Counts()
 
 
 @cache

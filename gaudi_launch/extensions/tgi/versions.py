@@ -1,4 +1,4 @@
-"""The images of TGI as versions of the list of ``support``.
+"""The images of TGI as versions of the lists of ``inspect``.
 
 Dates and commits are those of the tags of huggingface/text-generation-inference.
 """

@@ -55,20 +55,15 @@ def test_for_people(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     path = folder(tmp_path)
     index(path, "model-00001-of-00001.safetensors")
     assert run(["inspect", str(path)]) == 0
-    assert capsys.readouterr().out.splitlines() == [
-        f"model: {path}",
+    shown = capsys.readouterr().out.splitlines()
+    assert shown[0] == f"{path} fits on 2 Gaudi2 cards (bfloat16)."
+    assert shown[2:8] == [
+        f"next: gaudi-launch serve {path} -n 2",
         "architecture: MixtralForCausalLM / mixtral",
-        "weights: none in the folder",
-        "data type: bfloat16",
-        "layers: 32",
         "heads: 32, 8 for keys and values, of 128",
         "experts: 8",
-        "hidden size: 4096",
         "context: 32768",
-        "vocabulary: 32000",
-        "KV cache: 131072 bytes per token in bfloat16 on one card (16 MiB per block)",
-        "profile: mixtral-8x7b",
-        "missing: model-00001-of-00001.safetensors",
+        "missing: 1 file (model-00001-of-00001.safetensors); --all lists them",
     ]
 
 

@@ -44,7 +44,8 @@ AREAS = {id.partition(".")[0] for id in ENGLISH}
 
 
 def placeholders(template: str) -> set[str]:
-    return {name for _, name, _, _ in Formatter().parse(template) if name is not None}
+    parts = [(name, form) for _, name, form, _ in Formatter().parse(template) if name is not None]
+    return {name for name, _ in parts}.union(*(placeholders(form or "") for _, form in parts))
 
 
 def test_both_languages_have_the_same_files() -> None:

@@ -72,9 +72,9 @@ def test_an_engine_that_ended_says_so_in_its_plan(
 
 
 @pytest.mark.parametrize(
-    "command", [("plan", "--machine", "simulated:hls2", "-n", "8", "-w"), ("fit",)]
+    "command", [("plan", "--machine", "simulated:hls2", "-n", "8", "-w"), ("inspect",)]
 )
-def test_plan_and_fit_take_the_same(
+def test_plan_and_inspect_take_the_same(
     command: tuple[str, ...],
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,

@@ -13,7 +13,7 @@ import pytest
 from packaging.specifiers import SpecifierSet
 
 from gaudi_launch.cli.main import run
-from gaudi_launch.commands.inspect.support.case import selected
+from gaudi_launch.commands.inspect.support import selected
 from gaudi_launch.core.base.errors import ExitCode
 from gaudi_launch.core.base.messages import message
 from gaudi_launch.core.base.reader import read_json, shipped
@@ -450,7 +450,7 @@ def _value(version: str) -> int:
 def test_a_release_may_be_written_as_its_tag(
     made_up: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(["support", str(made_up), "--engine", "vllm-gaudi@v0.24.0", "--json"]) == 0
+    assert run(["inspect", str(made_up), "--engine", "vllm-gaudi@v0.24.0", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert [row["engine"] for row in found["versions"]] == ["vllm-gaudi@0.24.0"]
 
@@ -458,7 +458,7 @@ def test_a_release_may_be_written_as_its_tag(
 def test_a_folder_that_is_missing_is_not_a_hub_id(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(["support", str(tmp_path / "nothere")]) == ExitCode.MODEL
+    assert run(["inspect", str(tmp_path / "nothere")]) == ExitCode.MODEL
     assert "does not exist" in capsys.readouterr().err
 
 

@@ -62,7 +62,6 @@ CHOSEN = {
     "render": ("render", "script", TYPO, *MACHINE),
     "estimate": ("estimate", TYPO, "-n", "4", "--accelerator", "gaudi2"),
     "recommend": ("recommend", TYPO, *MACHINE),
-    "fit": ("fit", TYPO, "--accelerator", "gaudi2"),
 }
 
 

@@ -12,7 +12,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gaudi_launch.commands.inspect.fit.case import ServedLengths, request_for
+from gaudi_launch.commands.inspect.fit import ServedLengths, request_for
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.messages import message
 from gaudi_launch.core.base.profiles_check import problems, schema

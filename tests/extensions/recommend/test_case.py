@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from gaudi_launch.cli.main import app
 from gaudi_launch.commands.estimate import EstimateOptions, predicted
-from gaudi_launch.commands.inspect.fit.case import FitOptions, ServedLengths, fit
+from gaudi_launch.commands.inspect.fit import InspectOptions, ServedLengths, fit
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.messages import message
 from gaudi_launch.core.host import snapshot
@@ -250,8 +250,9 @@ def test_fit_accepts_the_answer() -> None:
     assert winner is not None and plan is not None
     candidate = winner.candidate
     lengths = ServedLengths(str(candidate.length), str(candidate.batch))
-    options = FitOptions(SMALL, str(candidate.cards), "gaudi2", "bf16", plan.engine.label, lengths)
-    assert [row.fits for row in fit(options).table.rows] == [True]
+    label = plan.engine.label
+    options = InspectOptions(SMALL, str(candidate.cards), "gaudi2", "bf16", label, lengths)
+    assert [row.fits for row in fit(answer.found.case.model, options).table.rows] == [True]
 
 
 def test_the_targets_hold_for_requests_of_another_seed() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gaudi_launch.commands.inspect.fit.case import ServedLengths, request_for
+from gaudi_launch.commands.inspect.fit import ServedLengths, request_for
 from gaudi_launch.core.engines.registry import find
 from gaudi_launch.core.host.accelerators import accelerators
 from gaudi_launch.core.planning.known_model import known_model

@@ -1,4 +1,4 @@
-"""The images of TGI in the list of ``support``."""
+"""The images of TGI in the lists of ``inspect``."""
 
 from __future__ import annotations
 

@@ -15,6 +15,9 @@ def engines(
     python: str | None = typer.Option(
         None, "--python", help="The interpreter to query (default: python3 on PATH)."
     ),
+    show_all: bool = typer.Option(
+        False, "--all", help="Every feature, unsupported option and release."
+    ),
     as_json: bool = typer.Option(False, "--json", help="One JSON object on stdout."),
 ) -> None:
     """List the engines: installed ones, features, and unsupported options."""
@@ -27,4 +30,4 @@ def engines(
 
     with step("screen.step_engine"):
         found = listing(python)
-    show(found, as_json)
+    show(found, as_json, complete=show_all)

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 _COLUMNS = ("name", "title", "installed", "can", "lacks")
 
 
-def show(found: EngineListing, as_json: bool) -> None:
-    """Print every engine: its environments, features and unsupported options."""
+def show(found: EngineListing, as_json: bool, *, complete: bool) -> None:
+    """Print the engines, installed ones first; ``complete``: with features."""
     if as_json:
         emit_json(
             {
@@ -31,16 +31,24 @@ def show(found: EngineListing, as_json: bool) -> None:
         )
         return
     out = console()
-    columns = [text(f"engines.column_{name}") for name in _COLUMNS]
-    out.print(table("", columns, [_cells(state) for state in found.engines]))
-    _show_facts(found.versions)
-    if not any(state.installed for state in found.engines):
+    installed = [state.name for state in found.engines if state.installed]
+    if installed:
+        out.print(text("engines.installed", names=text("common.between").join(installed)))
+    else:
         out.print(text("engines.none", python=found.python or "PATH"))
     if found.gateway is None:
         out.print(text("engines.no_gateway"))
     else:
         version, path = found.gateway.version(), found.gateway.program()
         out.print(text("engines.gateway", version=version, path=path))
+    if complete:
+        columns = [text(f"engines.column_{name}") for name in _COLUMNS]
+        out.print(table("", columns, [_cells(state) for state in found.engines]))
+        _show_facts(found.versions)
+        return
+    columns = [text("engines.column_name"), text("engines.column_title")]
+    out.print(table("", columns, [(state.name, _title(state)) for state in found.engines]))
+    out.print(text("engines.more"))
 
 
 def _facts(version: Version) -> dict[str, Any]:

@@ -59,7 +59,7 @@ def test_the_remedies_of_a_log_name_its_model(
     log = tmp_path / "engine.log"
     log.write_text(f"INFO 11-21 03:02:42 [api_server.py:1043] {line}\n{OOM}")
     assert reading(capsys, "why", str(log))["causes"][0]["commands"] == [
-        "gaudi-launch fit /models/Q"
+        "gaudi-launch inspect /models/Q"
     ]
 
 
@@ -264,7 +264,7 @@ def test_the_remedies_of_a_service_name_its_model(
 ) -> None:
     service(tmp_path, "a", OOM, phase="failed", outcome="died", status=1, model="/models/My Model")
     assert reading(capsys, "why", "a")["causes"][0]["commands"] == [
-        "gaudi-launch fit '/models/My Model'"
+        "gaudi-launch inspect '/models/My Model'"
     ]
 
 

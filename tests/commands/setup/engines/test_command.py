@@ -54,7 +54,7 @@ def test_every_engine_says_what_it_serves_and_what_means_nothing_to_it(
     words = {f"engines.can_{word}" for row in rows.values() for word in row["can"]}
     for language in ("en", "zh"):
         assert words <= catalogue(language).keys()
-    code, out, _ = output(capsys, "--lang", "zh", "engines", "--python", python)
+    code, out, _ = output(capsys, "--lang", "zh", "engines", "--all", "--python", python)
     assert code == 0 and "上游 vLLM 加 Gaudi 硬件插件" in out and "重排" in out
 
 

@@ -194,8 +194,8 @@ def test_a_cause_is_written_with_its_evidence() -> None:
 
 def test_the_commands_are_for_the_model_that_is_named() -> None:
     (cause,) = diagnose(OOM, exit_status=1).causes
-    made = replace(cause, commands=("gaudi-launch fit MODEL", "top"))
-    assert made.for_model("/my models/m").commands == ("gaudi-launch fit '/my models/m'", "top")
+    made = replace(cause, commands=("gaudi-launch inspect MODEL", "top"))
+    assert made.for_model("/my models/m").commands == ("gaudi-launch inspect '/my models/m'", "top")
 
 
 def test_a_line_is_read_up_to_two_thousand_characters_and_kept_up_to_three_hundred() -> None:

@@ -1,21 +1,20 @@
-"""The use case of ``gaudi-launch fit``: the numbers of cards that fit a model.
-
-It also returns what each leaves free.
-"""
+"""The numbers of cards that fit a model, and what each leaves free."""
 
 from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from pathlib import Path
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.messages import Message, message
 from gaudi_launch.core.base.paths import cache_dir
 from gaudi_launch.core.engines import registry
 from gaudi_launch.core.engines.generation import refuse_first_gaudi
-from gaudi_launch.core.host.accelerators import accelerators, instances
+from gaudi_launch.core.host.accelerators import accelerators, instances, product_of
 from gaudi_launch.core.launch.chosen_engine import planned_engine
-from gaudi_launch.core.launch.forecast_case import data_types, find_product, sized_model
+from gaudi_launch.core.launch.forecast_case import data_types, find_product
+from gaudi_launch.core.launch.machine import load
 from gaudi_launch.core.models.card_memory import (
     FitTable,
     ServingDemand,
@@ -27,7 +26,7 @@ from gaudi_launch.core.models.sizing import MemoryRules
 from gaudi_launch.core.planning import profiles
 from gaudi_launch.core.planning.engine import Engine
 from gaudi_launch.core.planning.fit import divided, limits_of, ways_out
-from gaudi_launch.core.planning.model_name import name_warning
+from gaudi_launch.core.planning.model_name import check_sizes, name_warning
 from gaudi_launch.core.planning.parse import MOST_SEQS, if_given, number, ranges, tokens
 from gaudi_launch.core.planning.request import Request
 from gaudi_launch.core.planning.support_answer import check_support
@@ -49,8 +48,11 @@ class ServedLengths:
 
 
 @dataclass(frozen=True)
-class FitOptions:
-    """The options of ``fit`` as typed; empty where not given."""
+class InspectOptions:
+    """The options of ``inspect`` as typed; empty where not given.
+
+    ``complete``: all data types, and the fewest cards of each release.
+    """
 
     model: str
     cards: str = ""
@@ -58,7 +60,8 @@ class FitOptions:
     dtype: str = ""
     engine: str = ""
     lengths: ServedLengths = ServedLengths()
-    force: bool = False
+    revision: str = ""
+    complete: bool = True
 
 
 @dataclass(frozen=True)
@@ -87,17 +90,18 @@ class FitResult:
     unknown: tuple[Message, ...] = ()
 
 
-def fit(options: FitOptions) -> FitResult:
+def fit(facts: Model, options: InspectOptions) -> FitResult:
     """Return the table of one model.
 
-    Raises LaunchError for options or a model that cannot be counted.
+    Raises LaunchError for options or a model that cannot be counted, and (MODEL) for an engine
+    that cannot load it.
     """
     numbers = _numbers(options.cards)
-    name = _accelerator(options.accelerator)
-    facts = sized_model(options.model)
+    name = accelerator_of(options.accelerator)
+    check_sizes(facts)
     profile = profiles.match(facts)
     on_neuron = name in instances()
-    engine = engine_for(options.engine, facts, name, force=options.force or on_neuron)
+    engine = engine_for(options.engine, facts, name, force=on_neuron)
     request = request_for(facts, options.lengths)
     dtypes = data_types(facts, options.dtype, None if on_neuron else engine)
     assumed: list[str] = []
@@ -105,7 +109,10 @@ def fit(options: FitOptions) -> FitResult:
     if on_neuron:
         table = _on_neuron(facts, name, numbers, dtypes)
     else:
-        table, usable, assumed = _on_cards(facts, name, numbers, dtypes, engine, request)
+        first = dtypes if options.complete else dtypes[:1]
+        table, usable, assumed = _on_cards(facts, name, numbers, first, engine, request)
+        if table.smallest_n is None and len(dtypes) > len(first):
+            table, usable, assumed = _on_cards(facts, name, numbers, dtypes, engine, request)
     profile_name = None
     if facts.source == "profile" and profile is not None:
         profile_name = profile.name
@@ -172,12 +179,14 @@ def _numbers(text: str) -> list[int] | None:
     return [number("-n", word, 1, 64) for word in text.split(",")]
 
 
-def _accelerator(text: str) -> str:
-    """Return the product or instance of a name.
+def accelerator_of(text: str) -> str:
+    """Return the product or instance of a name, a snapshot or a simulation.
 
     Names are gaudi2 and the like, hl-smi's (HL-225), or ``inf2`` for the largest instance. Raises
     LaunchError (USAGE).
     """
+    if text.startswith("simulated:") or Path(text).is_file():
+        text = product_of(load(text)) or ""
     product = find_product(text)
     if product is not None:
         return product.id

@@ -4,42 +4,27 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
-from pathlib import Path
 
-from gaudi_launch.commands.inspect.fit.case import ServedLengths, request_for
-from gaudi_launch.core.base.errors import ExitCode, LaunchError
-from gaudi_launch.core.base.messages import Message, message
+from gaudi_launch.commands.inspect.fit import InspectOptions, ServedLengths, request_for
+from gaudi_launch.core.base.errors import LaunchError
+from gaudi_launch.core.base.messages import message
 from gaudi_launch.core.engines import registry
 from gaudi_launch.core.engines.conditions import Condition, Launched, concerning, features_of
 from gaudi_launch.core.engines.detect import Installed
 from gaudi_launch.core.engines.engine_version import Version
 from gaudi_launch.core.engines.registry import detect_engine, image_versions
 from gaudi_launch.core.engines.support import matching, unknown_version, versions
-from gaudi_launch.core.host.accelerators import Accelerator, accelerators, identify
+from gaudi_launch.core.host.accelerators import Accelerator
 from gaudi_launch.core.host.hardware import Card, Host
-from gaudi_launch.core.launch.forecast_case import own_accelerator
 from gaudi_launch.core.models.card_memory import MOST_OF_A_CARD, fit_each
 from gaudi_launch.core.models.model import Model
 from gaudi_launch.core.models.sizing import kv_bytes_per_token, weight_bytes, weight_bytes_per_card
 from gaudi_launch.core.planning.engine import Engine
 from gaudi_launch.core.planning.fit import divided
-from gaudi_launch.core.planning.known_model import known_model
 from gaudi_launch.core.planning.request import Request
 from gaudi_launch.core.planning.support_answer import ModelSupport, SupportStatus
 
 _log = logging.getLogger(__name__)
-_PATH_BEGINNINGS = ("/", "./", "../", "~")
-
-
-@dataclass(frozen=True)
-class SupportOptions:
-    """The options of ``support`` as typed; empty where not given."""
-
-    model: str
-    engine: str = ""
-    accelerator: str = ""
-    python: str = ""
 
 
 @dataclass(frozen=True)
@@ -59,32 +44,16 @@ class SupportRow:
     kv_bytes_per_token: int | None = None
 
 
-@dataclass(frozen=True)
-class SupportResult:
-    """The answers about one model on one product, each engine's newest version first."""
+def support(model: Model, product: Accelerator, options: InspectOptions) -> tuple[SupportRow, ...]:
+    """Return the answer of every engine version, each engine's newest first.
 
-    model: Model
-    accelerator: str
-    rows: tuple[SupportRow, ...]
-
-
-def support(options: SupportOptions) -> SupportResult:
-    """Return the answer of every engine version.
-
-    Raises LaunchError for an unknown model, engine or product.
+    Raises LaunchError (USAGE) for an unknown engine.
     """
-    name = options.accelerator.lower() or own_accelerator()
-    product = accelerators().get(name) or identify(name)
-    if product is None:
-        raise LaunchError(
-            "fit.accelerator", ExitCode.USAGE, found=name, known=", ".join(accelerators())
-        )
-    chosen = selected(options.engine)
-    model = _model(options.model)
-    installed = detect_engine(options.python or None)
-    cards = _FewestCards(model, product)
-    rows = [_row(facts, model, product, installed, cards) for facts in chosen]
-    return SupportResult(model, product.id, tuple(rows))
+    installed = detect_engine(None)
+    cards = _FewestCards(model, product) if options.complete else None
+    return tuple(
+        _row(facts, model, product, installed, cards) for facts in selected(options.engine)
+    )
 
 
 def selected(engine: str) -> tuple[Version, ...]:
@@ -116,7 +85,7 @@ def _row(
     model: Model,
     product: Accelerator,
     installed: Installed | None,
-    cards: _FewestCards,
+    cards: _FewestCards | None,
 ) -> SupportRow:
     engine = registry.find(facts.label)
     is_installed = False
@@ -130,7 +99,7 @@ def _row(
     answer = _on(product, engine, model)
     fewest = None
     if answer.status is not SupportStatus.NO:
-        fewest = cards.of(engine, answer)
+        fewest = cards.of(engine, answer) if cards is not None else None
         known = concerning(facts.label, Launched(model, product.id))
         answer = replace(answer, reasons=(*answer.reasons, *(each.sentence for each in known)))
     answered = features_of(facts.label)
@@ -237,47 +206,3 @@ class _FewestCards:
             if weights is None or weights <= MOST_OF_A_CARD * usable:
                 found.append(count)
         return found
-
-
-def _model(name: str) -> Model:
-    """Return the model of a folder, a profile, a hub ID, or of a class by its name.
-
-    Raises LaunchError (MODEL) with the nearest names for an unknown one.
-    """
-    classes = set().union(*(each.classes for each in versions()))
-    if name in classes:
-        return Model(path=name, name=name, architecture=name)
-    found = known_model(name, must_exist=False)
-    # a config.json without a class is an answer: unknown
-    if found.source != "name":
-        return found
-    raise _unknown(name, sorted(classes), found.unread)
-
-
-def _unknown(name: str, classes: list[str], why: Message | None) -> LaunchError:
-    """Return the error of an unknown model, with the hub's reason as its detail."""
-    if name.startswith(_PATH_BEGINNINGS) and not Path(name).exists():
-        return LaunchError("models.no_folder", ExitCode.MODEL, path=name)
-    detail = why.render() if why is not None else None
-    if "/" not in name and _looks_like_class(name, classes):
-        near = _nearest(name, classes)
-        return LaunchError(
-            "support.unknown_class", ExitCode.MODEL, found=name, near=", ".join(near), detail=detail
-        )
-    return LaunchError("support.unknown_model", ExitCode.MODEL, found=name, detail=detail)
-
-
-def _looks_like_class(name: str, classes: list[str]) -> bool:
-    """Return True for a name that is a class's but for case or typing errors."""
-    if name[:1].isupper() and "For" in name:
-        return True
-    return bool(
-        get_close_matches(name.lower(), [each.lower() for each in classes], n=1, cutoff=0.9)
-    )
-
-
-def _nearest(name: str, known: list[str]) -> list[str]:
-    """Return the three nearest names, with or without owner, in any case."""
-    last = {each.rpartition("/")[2].lower(): each for each in known}
-    close = get_close_matches(name.rpartition("/")[2].lower(), list(last), n=3, cutoff=0.3)
-    return [last[each] for each in close] or known[:1]

@@ -1,4 +1,4 @@
-"""The table of fit: rows, the sentence below it, and what was assumed."""
+"""The page about a model: the verdict, the table of cards, and what was assumed."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from functools import partial
 
 import pytest
 
-from gaudi_launch.commands.inspect.fit import view as fit
-from gaudi_launch.commands.inspect.fit.case import FitResult
+from gaudi_launch.commands.inspect import view
+from gaudi_launch.commands.inspect.case import InspectedModel
+from gaudi_launch.commands.inspect.fit import FitResult
 from gaudi_launch.core.base.messages import message
 from gaudi_launch.core.models.card_memory import FitRow, FitTable
 from gaudi_launch.core.models.model import Model
@@ -68,55 +69,7 @@ CASES = (
 
 
 def test_for_people(capsys: pytest.CaptureFixture[str]) -> None:
-    views(capsys, "fit", [partial(fit.show, each) for each in CASES])
-
-
-def test_for_programs() -> None:
-    found = fit.to_json(replace(CASES[3], table=FitTable((GOOD, UNEVEN), None), unknown=WOULD[:1]))
-    nothing = dict.fromkeys(
-        (
-            "weights_gib_per_card",
-            "activations_gib_per_card",
-            "graphs_gib_per_card",
-            "kv_gib_per_card",
-            "states_gib_per_card",
-            "kv_bytes_per_token",
-            "kv_blocks",
-            "concurrency",
-            "longest_context",
-        )
-    )
-    assert found == {
-        "schema": 1,
-        "model": "/m/x",
-        "accelerator": "gaudi2",
-        "engine": None,
-        "max_model_len": 4096,
-        "smallest_n": None,
-        "assumed": ["gaudi3.memory", "qwq-32b.architecture", "activations"],
-        "warnings": [{"id": "common.interrupted", "message": "Interrupted."}],
-        "rows": [
-            {
-                "n": 2,
-                "dtype": "fp8",
-                "fits": True,
-                "weights_gib_per_card": 40.13,
-                "activations_gib_per_card": 1.0,
-                "graphs_gib_per_card": 2.35,
-                "kv_gib_per_card": 30.5,
-                "states_gib_per_card": 0.0,
-                "kv_bytes_per_token": 131072,
-                "kv_blocks": 1234,
-                "concurrency": 5.68,
-                "longest_context": 32768,
-                "reason": "Interrupted.",
-            },
-            {
-                "n": 3,
-                "dtype": "bfloat16",
-                "fits": False,
-                "reason": UNEVEN.reason.render(),
-                **nothing,
-            },
-        ],
-    }
+    pages = [
+        InspectedModel(Model("/m/x", "x"), "gaudi2", None, None, each, None, ()) for each in CASES
+    ]
+    views(capsys, "inspect", [partial(view.show, each, complete=True) for each in pages])

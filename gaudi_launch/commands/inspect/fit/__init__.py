@@ -1,1 +1,0 @@
-"""The cards and the context that a model fits."""

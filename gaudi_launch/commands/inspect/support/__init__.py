@@ -1,1 +1,0 @@
-"""The engine releases that run a model."""
