@@ -104,7 +104,7 @@ bar.say("the end")
 
 def test_a_launch_on_a_terminal_is_a_panel_that_leaves_nothing_behind() -> None:
     shown = on_terminal(_LAUNCH_ON_TERMINAL, columns=50)
-    assert "a sentence of several words that is longer than \r\nthe terminal is wide" in shown
+    assert "a sentence of several words that is longer than\r\nthe terminal is wide" in shown
     assert "warming up prompts" in shown
     assert "2/8" in shown
     assert "expected time; " in shown
