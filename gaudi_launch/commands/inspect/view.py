@@ -231,7 +231,10 @@ def _next(found: InspectedModel) -> str:
     fitting = [row for row in found.fit.table.rows if row.fits]
     if not fitting:
         return ""
-    words = ["gaudi-launch", "serve", found.model.path, "-n", str(fitting[0].n)]
+    # serve fetches a hub ID, not a shorter name of it
+    ids = [each.values["hub_id"] for each in found.fit.unknown if each.id == "plan.name_listed"]
+    name = str(ids[0]) if ids else found.model.path
+    words = ["gaudi-launch", "serve", name, "-n", str(fitting[0].n)]
     if fitting[0].dtype == "fp8" and not found.model.quantization:
         words += ["-d", "fp8"]
     return shlex.join(words)
