@@ -2,68 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
 from typing import Any
 
-_SHAPE = ("-n", "-l", "-i", "-o", "-d")
-_RENDER = (*_SHAPE, "--engine", "--machine", "-p")
-
-_FIRST: dict[str, tuple[str, ...]] = {
-    "serve": (*_SHAPE, "--engine", "-p", "--name", "--detach", "--in"),
-    "plan": (*_SHAPE, "-b", "--engine", "--machine", "--all", "--json"),
-    "warmup": (*_SHAPE, "--trace", "--graphs", "--machine", "--list", "--json"),
-    "recommend": (
-        "--for",
-        "--ttft",
-        "--tpot",
-        "--rate",
-        "-i",
-        "-o",
-        "-d",
-        "--accelerator",
-        "--machine",
-        "--json",
-    ),
-    "bench": (
-        "--trace",
-        "--rate",
-        "--concurrency",
-        "--requests",
-        "-i",
-        "-o",
-        "--model",
-        "--save",
-        "--json",
-    ),
-    "render script": (*_RENDER, "--to"),
-    "render docker": (*_RENDER, "--image", "--to"),
-    "render compose": (*_RENDER, "--image", "--to"),
-    "render ray-serve": (*_SHAPE, "--replicas", "--machine", "--stack", "--check", "--to"),
-    "render quadlet": (*_RENDER, "--image", "--to"),
-    "render systemd": (*_RENDER, "--user", "--to"),
-    "render kubernetes": (
-        "--kind",
-        "--image",
-        "-n",
-        "-l",
-        "-i",
-        "-o",
-        "--weights-claim",
-        "--namespace",
-        "--helm",
-        "--to",
-    ),
-    "cluster plan": ("--hosts", "--inventory", "--name", *_SHAPE, "--enter", "--json"),
-    "cluster up": ("--hosts", "--inventory", "--name", *_SHAPE, "--enter", "--dry-run"),
-    "cache adopt": ("-c", *_SHAPE, "-b", "--engine", "--machine", "--json"),
-}
+from gaudi_launch.core.base.reader import read_json
 
 
-def first_options(path: str) -> tuple[str, ...]:
+@cache
+def every_first_option() -> Mapping[str, Sequence[str]]:
+    """Return the spellings by the path of a command; first_options.json has them."""
+    found: Mapping[str, Sequence[str]] = read_json(Path(__file__).with_suffix(".json"))
+    return found
+
+
+def first_options(path: str) -> Sequence[str]:
     """Return the spellings of the options that matter most for a command.
 
     none: its help shows all.
     """
-    return _FIRST.get(path, ())
+    return every_first_option().get(path, ())
 
 
 def path_of(context: Any) -> str:

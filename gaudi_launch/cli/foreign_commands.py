@@ -1,56 +1,22 @@
-"""Commands of other tools and their names here, for hints in usage errors."""
+"""Commands of other tools and their names here, for hints in usage errors.
+
+foreign_commands.json has those of docker, kubectl, vllm, ollama, pip and systemctl.
+"""
 
 from __future__ import annotations
 
-# docker, kubectl, vllm, ollama, pip and systemctl
-_OURS = {
-    "start": "serve",
-    "up": "serve",
-    "launch": "serve",
-    "create": "serve",
-    "list": "ps",
-    "ls": "ps",
-    "services": "ps",
-    "kill": "stop",
-    "rm": "stop",
-    "down": "stop",
-    "delete": "stop",
-    "log": "logs",
-    "tail": "logs -f",
-    "attach": "logs -f",
-    "download": "pull",
-    "get": "pull",
-    "benchmark": "bench",
-    "perf": "bench",
-    "explain": "why",
-    "diagnose": "why",
-    "debug": "why",
-    "test": "check",
-    "health": "check",
-    "ask": "chat",
-    "ui": "webui",
-    "install": "setup",
-    "show": "status",
-    "describe": "status",
-    "info": "inspect",
-    "metrics": "exporter",
-    "monitor": "top",
-    "hl-smi": "devices",
-    "smi": "devices",
-    "cards": "devices",
-    "gpus": "devices",
-    "models": "profiles list",
-    "dry-run": "plan",
-    "script": "render script",
-    "docker": "render docker",
-    "compose": "render compose",
-    "systemd": "render systemd",
-    "kubernetes": "render kubernetes",
-    "k8s": "render kubernetes",
-    "kubectl": "kube",
-    "version": "--version",
-    "completion": "--install-completion",
-}
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+
+from gaudi_launch.core.base.reader import read_json
+
+
+@cache
+def foreign_commands() -> Mapping[str, str]:
+    """Return our arguments by the name of another tool's command."""
+    found: Mapping[str, str] = read_json(Path(__file__).with_suffix(".json"))
+    return found
 
 
 def foreign_command(name: str) -> str | None:
@@ -58,5 +24,5 @@ def foreign_command(name: str) -> str | None:
 
     Return None where no command does the same.
     """
-    ours = _OURS.get(name.lower())
+    ours = foreign_commands().get(name.lower())
     return None if ours is None else f"gaudi-launch {ours}"

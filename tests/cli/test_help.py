@@ -10,7 +10,7 @@ import pytest
 
 from gaudi_launch.cli.command_app import HelpCommand, HelpGroup
 from gaudi_launch.cli.examples import examples
-from gaudi_launch.cli.first_options import _FIRST
+from gaudi_launch.cli.first_options import every_first_option
 from gaudi_launch.cli.help import HelpEntry, HelpPage, HelpSection, layout
 from gaudi_launch.cli.main import run
 from gaudi_launch.cli.table import COMMANDS, FIRST_COMMANDS, GROUPS
@@ -94,7 +94,7 @@ def _is_one_piece(line: str) -> bool:
     return line.startswith(("  gaudi-launch ", "  -", "      --")) or len(line.split()) == 1
 
 
-@pytest.mark.parametrize("path", list(_FIRST))
+@pytest.mark.parametrize("path", list(every_first_option()))
 def test_the_short_help_shows_the_options_that_matter(
     path: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -103,9 +103,12 @@ def test_the_short_help_shows_the_options_that_matter(
     spelled = re.findall(
         r"(?m)^  (?:(-\w), |    )(--[a-z-]+)", short.split("Options:")[1].split("\n\n")[0]
     )
-    named = [short_name if short_name in _FIRST[path] else long for short_name, long in spelled]
-    assert named == [*_FIRST[path], "--help-all", "--help"]
-    assert len(_FIRST[path]) <= 10
+    named = [
+        short_name if short_name in every_first_option()[path] else long
+        for short_name, long in spelled
+    ]
+    assert named == [*every_first_option()[path], "--help-all", "--help"]
+    assert len(every_first_option()[path]) <= 10
     every = {
         spelling
         for param in ALL[path].command.params

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_launch.cli.foreign_commands import _OURS
+from gaudi_launch.cli.foreign_commands import foreign_commands
 from gaudi_launch.cli.main import run
 from gaudi_launch.cli.nearest import nearest, suggestion
 from gaudi_launch.cli.table import COMMANDS
@@ -100,7 +100,7 @@ def test_a_usage_error_keeps_its_id(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_every_command_of_another_tool_is_one_that_we_have() -> None:
-    for theirs, ours in _OURS.items():
+    for theirs, ours in foreign_commands().items():
         assert theirs not in COMMANDS
         assert ours.split()[0] in COMMANDS or ours.startswith("--")
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from gaudi_launch.cli.doc_pages import DocsPage, find, pages
 from gaudi_launch.cli.table import COMMANDS
 from gaudi_launch.cli.translated import translated
-from gaudi_launch.commands.help.questions import QUESTIONS, Question
+from gaudi_launch.commands.help.questions import Question, every_question
 from gaudi_launch.core.base.messages import text
 
 # the most of each kind: the screen has 24 rows
@@ -49,7 +49,10 @@ def search(term: str) -> Found:
         if name.split()[0] in COMMANDS
     }
     questions = [
-        each for named in QUESTIONS.values() for each in named if wanted in text(each.id).lower()
+        each
+        for named in every_question().values()
+        for each in named
+        if wanted in text(each.id).lower()
     ]
     by_name = {page.name: page for page in pages() if page.name not in _LISTS}
     counts = {

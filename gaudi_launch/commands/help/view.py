@@ -12,7 +12,7 @@ from gaudi_launch.cli.table import COMMANDS
 from gaudi_launch.cli.translated import translated
 from gaudi_launch.cli.wrapping import cells, padded, terminal_width, wrapped
 from gaudi_launch.commands.help.page import list_json
-from gaudi_launch.commands.help.questions import QUESTIONS, Question
+from gaudi_launch.commands.help.questions import Question, every_question
 from gaudi_launch.commands.help.search import Found
 from gaudi_launch.core.base.messages import text
 
@@ -34,7 +34,7 @@ def questions_json(only: Collection[Question] | None = None) -> dict[str, Any]:
             "question": text(each.id),
             "command": each.command,
         }
-        for title, questions in QUESTIONS.items()
+        for title, questions in every_question().items()
         for each in questions
         if only is None or each in only
     ]
@@ -83,7 +83,7 @@ def question_lines(width: int, *, coloured: bool) -> Iterator[str]:
     Where that is too wide, the program's name is left out, and then each command is below its
     question.
     """
-    every = [each for questions in QUESTIONS.values() for each in questions]
+    every = [each for questions in every_question().values() for each in questions]
     column = max(cells(text(each.id)) for each in every)
     room = width - column - _BLANKS
     without_name = max(len(each.command) for each in every) > room
@@ -91,7 +91,7 @@ def question_lines(width: int, *, coloured: bool) -> Iterator[str]:
     yield from wrapped(text("questions.usage"), width)
     if without_name and not stacked:
         yield from wrapped(text("questions.prefix"), width)
-    for title, questions in QUESTIONS.items():
+    for title, questions in every_question().items():
         yield ""
         yield painted(titled(translated(title)), BOLD, coloured=coloured)
         for each in questions:
@@ -108,7 +108,7 @@ def question_lines(width: int, *, coloured: bool) -> Iterator[str]:
 def questions_markdown() -> str:
     """Return the page for docs/, in the language in force."""
     lines = [f"# {text('questions.title')}", "", text("questions.usage")]
-    for title, questions in QUESTIONS.items():
+    for title, questions in every_question().items():
         lines += ["", f"## {translated(title)}", ""]
         lines += [
             f"| {text('questions.column_question')} | {text('questions.column_command')} |",

@@ -10,7 +10,7 @@ import pytest
 from gaudi_launch.cli.main import run
 from gaudi_launch.cli.table import COMMANDS, GROUPS
 from gaudi_launch.cli.wrapping import cells
-from gaudi_launch.commands.help.questions import QUESTIONS
+from gaudi_launch.commands.help.questions import every_question
 from gaudi_launch.commands.help.view import question_lines, questions_markdown
 from gaudi_launch.core.base.messages import set_language
 from tests.support.cli import golden
@@ -19,7 +19,7 @@ from tests.support.places import TOP
 
 pytestmark = pytest.mark.usefixtures("plain_english")
 
-ALL = [each for questions in QUESTIONS.values() for each in questions]
+ALL = [each for questions in every_question().values() for each in questions]
 
 
 def test_every_command_answers_a_question() -> None:
@@ -27,8 +27,8 @@ def test_every_command_answers_a_question() -> None:
 
 
 def test_a_question_is_in_the_group_of_its_command() -> None:
-    assert list(QUESTIONS) == list(GROUPS)
-    for title, questions in QUESTIONS.items():
+    assert list(every_question()) == list(GROUPS)
+    for title, questions in every_question().items():
         for each in questions:
             name = each.arguments.split()[0]
             assert name in GROUPS[title] or name in ("serve", "plan"), each
