@@ -167,14 +167,15 @@ def shown(monkeypatch: pytest.MonkeyPatch) -> Shown:
 
 
 def misaligned(lines: list[str]) -> list[str]:
-    """Return the rows below a rule that end right of it, and lines that end in a blank."""
-    found, width = [line for line in lines if line.endswith(" ")], 0
+    """Return the rows below a rule that end right of it, or in a blank."""
+    found: list[str] = []
+    width = 0
     for line in lines:
         if _RULE.match(line):
             width = cell_len(line)
         elif not line.strip() or line.strip() == line:
             width = 0
-        elif width and cell_len(line) > width:
+        elif width and (cell_len(line) > width or line.endswith(" ")):
             found.append(line)
     return found
 

@@ -233,7 +233,11 @@ def members_of(name: str) -> dict[str, psutil.Process]:
     found = {"launcher": psutil.Process(state["launcher"]["pid"])}
     found["process"] = psutil.Process(state["engine_process"]["pid"])
     for master in found["process"].children():
-        kind = Path(master.cmdline()[-1]).stem
+        command = master.cmdline()
+        if not command:
+            # it is ending
+            continue
+        kind = Path(command[-1]).stem
         found[kind] = master
         for worker in master.children():
             found[f"{kind} worker"] = worker

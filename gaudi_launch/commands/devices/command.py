@@ -270,6 +270,8 @@ def _write_file(path: Path, content: str) -> None:
     from gaudi_launch.core.base.paths import write_whole
 
     try:
+        # the user's folder is not created
+        path.absolute().parent.stat()
         write_whole(path.absolute(), content)
     except OSError as error:
         raise _not_written(path, error) from None

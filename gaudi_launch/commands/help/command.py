@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 import typer
@@ -10,6 +11,8 @@ from gaudi_launch.cli.command_app import CommandApp
 
 if TYPE_CHECKING:
     from gaudi_launch.cli.doc_pages import DocsPage
+
+_log = logging.getLogger(__name__)
 
 app = CommandApp()
 
@@ -34,8 +37,7 @@ def help(
     from gaudi_launch.cli.doc_pages import pages
     from gaudi_launch.cli.help import shown_in
     from gaudi_launch.cli.table import COMMANDS
-    from gaudi_launch.commands.help import page as page_view
-    from gaudi_launch.commands.help import view
+    from gaudi_launch.commands.help import page_view, view
     from gaudi_launch.commands.help.search import search
     from gaudi_launch.core.base.messages import text
 
@@ -73,5 +75,6 @@ def _page(words: list[str]) -> DocsPage | None:
         return None
     try:
         return find(words[0])
-    except LaunchError:
+    except LaunchError as error:
+        _log.debug("no page has this name: %s", error)
         return None

@@ -11,7 +11,7 @@ from gaudi_launch.cli.help import HelpEntry, entry_lines, titled
 from gaudi_launch.cli.table import COMMANDS
 from gaudi_launch.cli.translated import translated
 from gaudi_launch.cli.wrapping import cells, padded, terminal_width, wrapped
-from gaudi_launch.commands.help.page import list_json
+from gaudi_launch.commands.help.page_view import list_json
 from gaudi_launch.commands.help.questions import Question, every_question
 from gaudi_launch.commands.help.search import Found
 from gaudi_launch.core.base.messages import text

@@ -110,7 +110,7 @@ def test_every_command_uses_the_facts_of_the_installation(
     words = ["--python", str(install(tmp_path / "a", CHANGED))]
     assert run(["engines", "diff", "vllm-gaudi@0.26", "vllm-gaudi@0.99", *words, "--json"]) == 0
     assert "VLLM_NEW_VARIABLE" in json.loads(capsys.readouterr().out)["variables"]["added"]
-    assert run(["engines", *words]) == 0
+    assert run(["engines", "--all", *words]) == 0
     assert "0.99.0 (facts read from its installation," in " ".join(capsys.readouterr().out.split())
     assert run(["warmup", "-w", "Qwen3-32B", "--machine", "simulated:hls2", *words]) == 0
     assert "Facts of 0.99.0 read" in " ".join(capsys.readouterr().out.split())

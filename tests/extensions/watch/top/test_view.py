@@ -177,7 +177,7 @@ def test_the_json_has_every_field() -> None:
     document = to_json([HOST])
     assert (document["schema"], document["hosts"][0]["cards"][1]["throttled_by"]) == (
         1,
-        ("thermal",),
+        ["thermal"],
     )
 
 
