@@ -7,14 +7,11 @@ what each does in English. tests/cli/test_examples.py runs every one.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cache
-from pathlib import Path
 
-from gaudi_launch.core.base.reader import read_json
+from gaudi_launch.core.base.reader import beside
 
 
-@cache
 def examples() -> Mapping[str, Mapping[str, str]]:
     """Return the meaning of each command line by the path of its command."""
-    found: Mapping[str, Mapping[str, str]] = read_json(Path(__file__).with_suffix(".json"))
+    found: Mapping[str, Mapping[str, str]] = beside(__file__)
     return found

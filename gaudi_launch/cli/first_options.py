@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cache
-from pathlib import Path
 from typing import Any
 
-from gaudi_launch.core.base.reader import read_json
+from gaudi_launch.core.base.reader import beside
 
 
-@cache
 def every_first_option() -> Mapping[str, Sequence[str]]:
     """Return the spellings by the path of a command; first_options.json has them."""
-    found: Mapping[str, Sequence[str]] = read_json(Path(__file__).with_suffix(".json"))
+    found: Mapping[str, Sequence[str]] = beside(__file__)
     return found
 
 

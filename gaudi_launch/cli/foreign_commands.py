@@ -6,16 +6,13 @@ foreign_commands.json has those of docker, kubectl, vllm, ollama, pip and system
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cache
-from pathlib import Path
 
-from gaudi_launch.core.base.reader import read_json
+from gaudi_launch.core.base.reader import beside
 
 
-@cache
 def foreign_commands() -> Mapping[str, str]:
     """Return our arguments by the name of another tool's command."""
-    found: Mapping[str, str] = read_json(Path(__file__).with_suffix(".json"))
+    found: Mapping[str, str] = beside(__file__)
     return found
 
 

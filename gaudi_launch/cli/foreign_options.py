@@ -8,20 +8,17 @@ those of `hf download`, kubectl, docker, llama.cpp and ollama, and of other comm
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from functools import cache
-from pathlib import Path
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.messages import Message, message
-from gaudi_launch.core.base.reader import read_json
+from gaudi_launch.core.base.reader import beside
 
 # click reads them as -t with the value p, and so on
 _SHORT_WITH_TWO_LETTERS = ("-tp",)
 
 
-@cache
 def _ours() -> Mapping[str, str]:
-    found: Mapping[str, str] = read_json(Path(__file__).with_suffix(".json"))
+    found: Mapping[str, str] = beside(__file__)
     return found
 
 

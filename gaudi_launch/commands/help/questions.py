@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 
-from gaudi_launch.core.base.reader import read_json
+from gaudi_launch.core.base.reader import beside
 
 
 @dataclass(frozen=True)
@@ -32,7 +31,7 @@ def every_question() -> Mapping[str, tuple[Question, ...]]:
 
     The titles are those of the command groups in --help.
     """
-    found = read_json(Path(__file__).with_suffix(".json"))
+    found = beside(__file__)
     return {
         title: tuple(Question(id, arguments) for id, arguments in rows.items())
         for title, rows in found.items()

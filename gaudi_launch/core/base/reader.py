@@ -283,3 +283,9 @@ def shipped(*parts: str) -> Any:
     import yaml
 
     return yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+
+
+@cache
+def beside(module: str) -> Any:
+    """Return the JSON document of the same name beside a module, given its ``__file__``."""
+    return read_json(Path(module).with_suffix(".json"))
