@@ -84,30 +84,55 @@ def start(options: LaunchOptions, how: ServeMode, reporter: Reporter) -> Started
         store.check_name(how.name)
     options = on_this_machine(options)
     given = merged(options)
-    demo = registry.read("demo") if given.model == "demo" else None
-    if given.model == "demo" and how.name is None and not (given.port and demo and demo.alive):
-        how = replace(how, name="demo")
+    how = _named(how, given)
     if given.port is not None:
         return _start(options, how, reporter)
-    # a name from the model contains the port
-    earlier = registry.read(how.name) if how.name else None
-    if earlier is not None and earlier.alive:
+    earlier = _earlier_port(how.name)
+    if earlier is not None:
+        return _start(replace(options, port=earlier), how, reporter)
+    return _at_a_free_port(options, how, reporter)
+
+
+def _named(how: ServeMode, given: LaunchOptions) -> ServeMode:
+    """Return the mode with the demo's name, unless a second demo is started at a given port."""
+    if given.model != "demo" or how.name is not None:
+        return how
+    demo = registry.read("demo")
+    if given.port and demo is not None and demo.alive:
+        return how
+    return replace(how, name="demo")
+
+
+def _earlier_port(name: str | None) -> str | None:
+    """Return the port of the earlier service of a given name; None without one.
+
+    A name from the model contains the port. Raises LaunchError (USAGE) where it runs.
+    """
+    earlier = registry.read(name) if name else None
+    if earlier is None:
+        return None
+    if earlier.alive:
         raise LaunchError("services.name_taken", ExitCode.USAGE, name=earlier.name)
-    if earlier is not None and earlier.url:
-        port = listener.address(earlier.url)[1]
-        return _start(replace(options, port=str(port)), how, reporter)
+    return str(listener.address(earlier.url)[1]) if earlier.url else None
+
+
+def _at_a_free_port(options: LaunchOptions, how: ServeMode, reporter: Reporter) -> StartedService:
+    """Start a model at the next free port from its engine's default.
+
+    Another launch may take a port after it was found: the next one is tried then.
+    """
+    model = merged(options).model or ""
     while True:
         try:
             return _start(options, how, reporter)
         except LaunchError as error:
-            values = error.text.values
             if error.id not in ("serve.port_taken", "services.port_reserved"):
                 raise
-            by_port = store.default_name(given.model or "", str(values["port"]))
-            if how.name is None and registry.read(by_port) is not None:
+            port, free = error.text.values["port"], error.text.values["free"]
+            if how.name is None and registry.read(store.default_name(model, str(port))) is not None:
                 raise
-            options = replace(options, port=str(values["free"]))
-            reporter.say(text("serve.next_port", port=values["port"], free=values["free"]))
+            options = replace(options, port=str(free))
+            reporter.say(text("serve.next_port", port=port, free=free))
 
 
 def _start(options: LaunchOptions, how: ServeMode, reporter: Reporter) -> StartedService:
