@@ -287,5 +287,5 @@ def shipped(*parts: str) -> Any:
 
 @cache
 def beside(module: str) -> Any:
-    """Return the JSON document of the same name beside a module, given its ``__file__``."""
+    """Return the JSON document of a module, by the module's ``__file__``."""
     return read_json(Path(module).with_suffix(".json"))

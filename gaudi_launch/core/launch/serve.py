@@ -94,7 +94,10 @@ def start(options: LaunchOptions, how: ServeMode, reporter: Reporter) -> Started
 
 
 def _named(how: ServeMode, given: LaunchOptions) -> ServeMode:
-    """Return the mode with the demo's name, unless a second demo is started at a given port."""
+    """Return the mode with the demo's name.
+
+    A second demo at a given port is named by its port.
+    """
     if given.model != "demo" or how.name is not None:
         return how
     demo = registry.read("demo")
