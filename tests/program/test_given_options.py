@@ -23,7 +23,13 @@ from gaudi_launch.commands.doctor.case import DoctorRequest
 from gaudi_launch.commands.inspect import case as inspect_case
 from gaudi_launch.commands.inspect.fit import InspectOptions, ServedLengths
 from gaudi_launch.commands.render import case as render_case
-from gaudi_launch.commands.render.case import SystemdOptions
+from gaudi_launch.commands.render.targets import (
+    ComposeTarget,
+    DockerTarget,
+    ScriptTarget,
+    SystemdTarget,
+    unit_options,
+)
 from gaudi_launch.commands.services.status import case as status_case
 from gaudi_launch.commands.warmup import case as warmup_case
 from gaudi_launch.commands.warmup.case import WarmupRequest
@@ -258,33 +264,33 @@ CASES = (
     ),
     Case(
         f"render script {LAUNCH} --to /o --name n",
-        render_case.script,
-        (LAUNCHED, Destination("/o", "n")),
+        render_case.render,
+        (ScriptTarget, None, LAUNCHED, Destination("/o", "n")),
     ),
     Case(
         f"render docker {LAUNCH} --image i --json",
-        render_case.docker,
-        (LAUNCHED, "i", Destination(None, several=True)),
+        render_case.render,
+        (DockerTarget, "i", LAUNCHED, Destination(None, several=True)),
     ),
     Case(
         f"render systemd {LAUNCH} --user --run-as me --with-tuning",
-        render_case.systemd,
-        (LAUNCHED, SystemdOptions(True, "me", True), STDOUT),
+        render_case.render,
+        (SystemdTarget, unit_options(user=True, run_as="me", with_tuning=True), LAUNCHED, STDOUT),
     ),
     Case(
         f"render systemd {LAUNCH}",
-        render_case.systemd,
-        (LAUNCHED, SystemdOptions(), STDOUT),
+        render_case.render,
+        (SystemdTarget, unit_options(), LAUNCHED, STDOUT),
     ),
     Case(
         f"render systemd {LAUNCH} --stack s --user",
-        render_case.systemd_several,
-        (Path("s"), None, LAUNCHED, SystemdOptions(user=True), STDOUT),
+        render_case.render_file,
+        (SystemdTarget, unit_options(user=True), None, LAUNCHED, STDOUT),
     ),
     Case(
         "render compose --stack s --image i",
-        render_case.compose_several,
-        (Path("s"), None, LaunchOptions(), "i", STDOUT),
+        render_case.render_file,
+        (ComposeTarget, "i", None, LaunchOptions(), STDOUT),
     ),
     Case(
         "render ray-serve --stack s --to /o/ --machine m --force --json",
@@ -374,7 +380,9 @@ CASES = (
 
 
 def _comparable(argument: Any) -> Any:
-    """Return an argument; None for one that has no value to compare."""
+    """Return an argument; a target's class; None for one that has no value to compare."""
+    if isinstance(argument, render_case.RenderTarget):
+        return type(argument)
     if callable(argument):
         return None
     return argument

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.fields import switch, value
@@ -14,19 +15,20 @@ from gaudi_launch.core.launch.report import Silent
 from gaudi_launch.core.render.deliver import Destination, RenderedFiles, deliver
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from gaudi_launch.core.launch.named_plans import NamedPlans, ReadPlans
+    from gaudi_launch.core.launch.named_plans import NamedPlans
     from gaudi_launch.core.launch.options import LaunchOptions
     from gaudi_launch.core.launch.prepared import Prepared
     from gaudi_launch.core.launch.report import Reporter
     from gaudi_launch.core.planning.container import Container
     from gaudi_launch.core.planning.placement import Placement
     from gaudi_launch.core.planning.plan import Plan
+    from gaudi_launch.core.render.gateway import GatewayPlace
     from gaudi_launch.core.render.rendered import Rendered
-    from gaudi_launch.core.render.systemd import UnitOptions
 
 _OUTPUT = "Output"
+Options = TypeVar("Options")
 # ports of rendered engines, in the order of the file: the same on every machine
 _FIRST_PORT = 30101
 
@@ -36,7 +38,10 @@ class FileOptions:
     """The options of rendered files, and whether they are shown as JSON."""
 
     output: str | None = value(
-        "--to", help="Target folder or file (default: stdout).", panel=_OUTPUT, metavar="DIR|FILE"
+        "--to",
+        help="Target folder or file (default: stdout).",
+        panel=_OUTPUT,
+        metavar="DIR|FILE",
     )
     name: str | None = value(
         "--name",
@@ -62,19 +67,6 @@ class ContainerFileOptions(FileOptions):
         panel=_OUTPUT,
         metavar="IMAGE",
     )
-
-
-@dataclass(frozen=True)
-class SystemdOptions:
-    """Options of a unit.
-
-    ``user``: for ``systemctl --user``. ``run_as``: the user of the service (None: this one).
-    ``with_tuning``: it starts after ``doctor --fix``.
-    """
-
-    user: bool = False
-    run_as: str | None = None
-    with_tuning: bool = False
 
 
 @dataclass(frozen=True)
@@ -165,68 +157,82 @@ class PlanToRender:
         return dockerfile(release, SetupExtras(read()))
 
 
-def script(options: LaunchOptions, to: Destination, reporter: Reporter) -> RenderedFiles:
-    """Render a bash script that starts the engine. Raises LaunchError."""
-    from gaudi_launch.core.render.script import render
+class RenderTarget(ABC, Generic[Options]):
+    """A target of ``render`` and the type of its options.
 
-    made = to_render(options, to, reporter, carries_files=True)
-    rendered = render(made.on_host(reporter), made.exported)
-    return _finish(made, "script", rendered, to, force=options.force)
+    ``carries_files``: its text writes the plan's files itself.
+    """
+
+    name: ClassVar[str]
+    carries_files: ClassVar[bool] = False
+
+    @abstractmethod
+    def one(self, made: PlanToRender, options: Options, reporter: Reporter) -> Rendered:
+        """Render one plan. Raises LaunchError for one that it cannot express."""
 
 
-def docker(
-    options: LaunchOptions, image: str | None, to: Destination, reporter: Reporter
+class SeveralTarget(RenderTarget[Options]):
+    """A target that takes several plans with the gateway in front of them."""
+
+    @abstractmethod
+    def several(
+        self, several: SeveralToRender, options: Options, to: Destination, reporter: Reporter
+    ) -> Rendered:
+        """Render all plans of a file with their gateway. Raises LaunchError."""
+
+
+@dataclass(frozen=True)
+class SeveralToRender:
+    """The plans of a file with the data for files."""
+
+    read: NamedPlans
+    engines: tuple[PlanToRender, ...]
+
+    @property
+    def place(self) -> GatewayPlace:
+        """Return the gateway's place with the engines' addresses on their machine."""
+        urls = {made.name: made.plan.url for made in self.engines}
+        return replace(self.read.gateway, urls=urls)
+
+    def in_order(self) -> Iterator[tuple[PlanToRender, tuple[str, ...]]]:
+        """Yield each engine with the engines that it waits for."""
+        for named, made in zip(self.read.plans, self.engines, strict=True):
+            yield made, named.after
+
+
+def render(
+    target: RenderTarget[Options],
+    own: Options,
+    options: LaunchOptions,
+    to: Destination,
+    reporter: Reporter,
 ) -> RenderedFiles:
-    """Render one ``docker run`` as a script. Raises LaunchError."""
-    from gaudi_launch.core.render.docker import render
-    from gaudi_launch.core.render.text import heading
-
-    made = to_render(options, to, reporter, carries_files=True)
-    head, files = heading(made.plan), made.plan.command.files
-    container = made.container(image)
-    _say_unpublished(made, container, reporter)
-    rendered = render(container, made.container_name, head, made.dockerfile(image), files)
-    return _finish(made, "docker", rendered, to, force=options.force)
+    """Render one plan to a target with its options (``own``). Raises LaunchError."""
+    made = to_render(options, to, reporter, carries_files=target.carries_files)
+    rendered = target.one(made, own, reporter)
+    complete = replace(rendered, files={**rendered.files, **made.files})
+    return deliver(complete, target.name, replace(to, name=made.name), force=options.force)
 
 
-def compose(
-    options: LaunchOptions, image: str | None, to: Destination, reporter: Reporter
+def render_file(
+    target: SeveralTarget[Options],
+    own: Options,
+    read: Callable[[LaunchOptions], NamedPlans],
+    options: LaunchOptions,
+    to: Destination,
+    reporter: Reporter,
 ) -> RenderedFiles:
-    """Render a compose file. Raises LaunchError."""
-    from gaudi_launch.core.render.compose import render
-    from gaudi_launch.core.render.text import heading
-
-    made = to_render(options, to, reporter)
-    container = made.container(image)
-    _say_unpublished(made, container, reporter)
-    rendered = render(container, made.container_name, heading(made.plan), made.dockerfile(image))
-    return _finish(made, "compose", rendered, to, force=options.force)
-
-
-def quadlet(
-    options: LaunchOptions, image: str | None, to: Destination, reporter: Reporter
-) -> RenderedFiles:
-    """Render a Quadlet unit. Raises LaunchError."""
-    from gaudi_launch.core.render.quadlet import render
-    from gaudi_launch.core.render.text import check_words, heading
-
-    made = to_render(options, to, reporter)
-    check_words(made.plan, for_systemd=True)
-    container = made.container(image)
-    _say_unpublished(made, container, reporter)
-    rendered = render(container, made.container_name, heading(made.plan), made.dockerfile(image))
-    return _finish(made, "quadlet", rendered, to, force=options.force)
-
-
-def systemd(
-    options: LaunchOptions, unit: SystemdOptions, to: Destination, reporter: Reporter
-) -> RenderedFiles:
-    """Render a systemd unit. Raises LaunchError."""
-    from gaudi_launch.core.render.systemd import render
-
-    made = to_render(options, to, reporter)
-    rendered = render(made.on_host(reporter), made.name, made.exported, unit_options(unit))
-    return _finish(made, "systemd", rendered, to, force=options.force)
+    """Render all plans of a file with their gateway to a target. Raises LaunchError."""
+    if to.name is not None:  # the file has the name
+        raise LaunchError("kubernetes.not_with", ExitCode.USAGE, one="--name", other="--stack")
+    named = read(options)
+    several = SeveralToRender(named, tuple(_engines(named, to, reporter)))
+    rendered = target.several(several, own, to, reporter)
+    files = dict(rendered.files)
+    for made in several.engines:
+        files |= {f"{made.name}/{name}": content for name, content in made.files.items()}
+    complete = replace(rendered, files=files)
+    return deliver(complete, target.name, replace(to, name=named.name), force=options.force)
 
 
 class _Once(Silent):
@@ -242,70 +248,6 @@ class _Once(Silent):
             self._inner.say(line)
 
 
-def compose_several(
-    file: Path,
-    read: ReadPlans,
-    options: LaunchOptions,
-    image: str | None,
-    to: Destination,
-    reporter: Reporter,
-) -> RenderedFiles:
-    """Render all plans of a file as a compose file with the gateway's files.
-
-    Raises LaunchError.
-    """
-    from gaudi_launch.core.render.compose import ComposeEngine, mounted, render_several
-
-    _refuse_name(to)
-    several = read(file, options)
-    engines = _engines(several, to, reporter)
-    secrets = several.gateway.secrets
-    place = replace(several.gateway, urls=_urls(engines), secrets=mounted(secrets))
-    rendered = render_several(
-        several.name,
-        several.head,
-        [
-            ComposeEngine(made.name, made.container(image), made.dockerfile(image), named.after)
-            for named, made in zip(several.plans, engines, strict=True)
-        ],
-        several.files_at(place),
-        secrets,
-    )
-    to = replace(to, name=several.name)
-    return _finish_several(engines, "compose", rendered, to, force=options.force)
-
-
-def systemd_several(
-    file: Path,
-    read: ReadPlans,
-    options: LaunchOptions,
-    unit: SystemdOptions,
-    to: Destination,
-    reporter: Reporter,
-) -> RenderedFiles:
-    """Render all plans of a file as units with a target for all. Raises LaunchError."""
-    from gaudi_launch.core.render.gateway import GATEWAY_FOLDER
-    from gaudi_launch.core.render.systemd import UnitEngine, render_several, run_folder
-
-    _refuse_name(to)
-    several = read(file, options)
-    engines = _engines(several, to, reporter)
-    place = replace(
-        several.gateway,
-        urls=_urls(engines),
-        folder=str(Path(to.output or ".").expanduser().absolute() / GATEWAY_FOLDER),
-        run_folder=run_folder(several.name),
-    )
-    gateway = several.files_at(place)
-    units = [
-        UnitEngine(made.name, made.on_host(reporter), made.exported, named.after)
-        for named, made in zip(several.plans, engines, strict=True)
-    ]
-    rendered = render_several(several.name, several.head, units, gateway, unit_options(unit))
-    to = replace(to, name=several.name)
-    return _finish_several(engines, "systemd", rendered, to, force=options.force)
-
-
 def _engines(several: NamedPlans, to: Destination, reporter: Reporter) -> list[PlanToRender]:
     """Return all engines with their plans; each has a folder for its files."""
     once = _Once(reporter)
@@ -316,27 +258,6 @@ def _engines(several: NamedPlans, to: Destination, reporter: Reporter) -> list[P
         own = replace(to, output=folder, name=each.name)
         found.append(to_render(options, own, once, placement=each.plan.placement))
     return found
-
-
-def _urls(engines: list[PlanToRender]) -> dict[str, str]:
-    """Return the engines' addresses on their machine, by name."""
-    return {made.name: made.plan.url for made in engines}
-
-
-def _finish_several(
-    engines: list[PlanToRender], target: str, rendered: Rendered, to: Destination, *, force: bool
-) -> RenderedFiles:
-    """Deliver the rendered text with the files of all plans."""
-    files = dict(rendered.files)
-    for made in engines:
-        files |= {f"{made.name}/{name}": content for name, content in made.files.items()}
-    return deliver(replace(rendered, files=files), target, to, force=force)
-
-
-def _refuse_name(to: Destination) -> None:
-    """Raise LaunchError (USAGE) for a name: that of a stack is in its file."""
-    if to.name is not None:
-        raise LaunchError("kubernetes.not_with", ExitCode.USAGE, one="--name", other="--stack")
 
 
 def refuse_beside(options: LaunchOptions, name: str, allowed: Sequence[str] = ()) -> None:
@@ -350,38 +271,6 @@ def refuse_beside(options: LaunchOptions, name: str, allowed: Sequence[str] = ()
     if given:
         one = ", ".join(given)
         raise LaunchError("kubernetes.not_with", ExitCode.USAGE, one=one, other=name)
-
-
-def unit_options(unit: SystemdOptions) -> UnitOptions:
-    """Return the options of a unit on this machine."""
-    from gaudi_launch.core.render.systemd import UnitOptions
-
-    owner = unit.run_as or _this_user()
-    return UnitOptions(
-        user=unit.user,
-        run_as=None if owner == "root" else owner,
-        launcher=_launcher() if unit.with_tuning else None,
-    )
-
-
-def _this_user() -> str:
-    """Return the user's name, or number without a name (in a container)."""
-    import os
-    import pwd
-
-    try:
-        return pwd.getpwuid(os.getuid()).pw_name
-    except KeyError:
-        return str(os.getuid())
-
-
-def _launcher() -> str:
-    """Return the path of this program."""
-    import shutil
-    import sys
-
-    beside = Path(sys.executable).with_name("gaudi-launch")
-    return shutil.which("gaudi-launch") or str(beside)
 
 
 def to_render(
@@ -431,15 +320,6 @@ def to_render(
     return PlanToRender(prepared, plan, name, dict(files))
 
 
-def _say_unpublished(made: PlanToRender, container: Container, reporter: Reporter) -> None:
-    """Report that a container's image must be built first, with the command."""
-    from gaudi_launch.core.engines.registry import setup_image
-
-    engine = made.plan.engine.name
-    if container.image == setup_image(engine):
-        reporter.say(text("render.build_first", image=container.image, engine=engine))
-
-
 def check_output_option(options: LaunchOptions) -> None:
     """Raise LaunchError (USAGE) for a path after -o.
 
@@ -478,11 +358,3 @@ def _with_program(plan: Plan, program: str | None) -> Plan:
     if program is None:
         return plan
     return replace(plan, command=replace(plan.command, argv=(program, *plan.command.argv[1:])))
-
-
-def _finish(
-    made: PlanToRender, target: str, rendered: Rendered, to: Destination, *, force: bool
-) -> RenderedFiles:
-    """Deliver the rendered text with the plan's files."""
-    complete = replace(rendered, files={**rendered.files, **made.files})
-    return deliver(complete, target, replace(to, name=made.name), force=force)

@@ -5,6 +5,7 @@ Nothing is started.
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import typer
@@ -12,7 +13,15 @@ import typer
 from gaudi_launch.cli.command_app import CommandApp
 from gaudi_launch.cli.options import Launch, LaunchOptions, RecordCommand, record
 from gaudi_launch.cli.table import listed
-from gaudi_launch.commands.render.case import ContainerFileOptions, FileOptions
+from gaudi_launch.cli.terminal import Terminal
+from gaudi_launch.commands.render import case
+from gaudi_launch.commands.render.case import (
+    ContainerFileOptions,
+    FileOptions,
+    Options,
+    RenderTarget,
+    SeveralTarget,
+)
 from gaudi_launch.commands.render.options import STACK
 from gaudi_launch.commands.render.view import show
 
@@ -32,19 +41,17 @@ _ContainerFiles = record(ContainerFileOptions())
 def script(files: FileOptions = _Files, options: LaunchOptions = Launch) -> None:
     """Write a bash script that starts the engine, bound to its CPUs; it runs without
     gaudi-launch."""
-    from gaudi_launch.cli.terminal import Terminal
-    from gaudi_launch.commands.render import case as render
+    from gaudi_launch.commands.render.targets import ScriptTarget
 
-    show(render.script(options, files.destination, Terminal()), as_json=files.as_json)
+    _render(ScriptTarget(), None, files, options)
 
 
 @app.command(cls=RecordCommand)
 def docker(files: ContainerFileOptions = _ContainerFiles, options: LaunchOptions = Launch) -> None:
     """Write a 'docker run' script with the cards; it builds the image if none is published."""
-    from gaudi_launch.cli.terminal import Terminal
-    from gaudi_launch.commands.render import case as render
+    from gaudi_launch.commands.render.targets import DockerTarget
 
-    show(render.docker(options, files.image, files.destination, Terminal()), as_json=files.as_json)
+    _render(DockerTarget(), files.image, files, options)
 
 
 @app.command(cls=RecordCommand)
@@ -54,25 +61,17 @@ def compose(
     options: LaunchOptions = Launch,
 ) -> None:
     """Write a compose file with one service and its health check, or with all of a stack."""
-    from gaudi_launch.cli.terminal import Terminal
-    from gaudi_launch.commands.render import case as render
+    from gaudi_launch.commands.render.targets import ComposeTarget
 
-    to = files.destination
-    if stack:
-        read = listed("stack plans")
-        made = render.compose_several(Path(stack), read, options, files.image, to, Terminal())
-    else:
-        made = render.compose(options, files.image, to, Terminal())
-    show(made, as_json=files.as_json)
+    _render_any(ComposeTarget(), files.image, stack, files, options)
 
 
 @app.command(cls=RecordCommand)
 def quadlet(files: ContainerFileOptions = _ContainerFiles, options: LaunchOptions = Launch) -> None:
     """Write a Quadlet unit: podman runs the container, systemd supervises it."""
-    from gaudi_launch.cli.terminal import Terminal
-    from gaudi_launch.commands.render import case as render
+    from gaudi_launch.commands.render.targets import QuadletTarget
 
-    show(render.quadlet(options, files.image, files.destination, Terminal()), as_json=files.as_json)
+    _render(QuadletTarget(), files.image, files, options)
 
 
 @app.command(cls=RecordCommand)
@@ -89,14 +88,31 @@ def systemd(
     options: LaunchOptions = Launch,
 ) -> None:
     """Write a systemd service that is active when the engine is ready."""
-    from gaudi_launch.cli.terminal import Terminal
-    from gaudi_launch.commands.render import case as render
+    from gaudi_launch.commands.render.targets import SystemdTarget, unit_options
 
-    unit = render.SystemdOptions(user, run_as, with_tuning)
-    to = files.destination
-    if stack:
-        read = listed("stack plans")
-        made = render.systemd_several(Path(stack), read, options, unit, to, Terminal())
-    else:
-        made = render.systemd(options, unit, to, Terminal())
+    unit = unit_options(user=user, run_as=run_as, with_tuning=with_tuning)
+    _render_any(SystemdTarget(), unit, stack, files, options)
+
+
+def _render(
+    target: RenderTarget[Options], own: Options, files: FileOptions, options: LaunchOptions
+) -> None:
+    """Render a plan to a target, and show the files."""
+    made = case.render(target, own, options, files.destination, Terminal())
+    show(made, as_json=files.as_json)
+
+
+def _render_any(
+    target: SeveralTarget[Options],
+    own: Options,
+    stack: str,
+    files: FileOptions,
+    options: LaunchOptions,
+) -> None:
+    """Render a plan, or all of a stack, to a target, and show the files."""
+    if not stack:
+        _render(target, own, files, options)
+        return
+    read = partial(listed("stack plans"), Path(stack))
+    made = case.render_file(target, own, read, options, files.destination, Terminal())
     show(made, as_json=files.as_json)
