@@ -155,7 +155,7 @@ def _meta(field: Field[Any], option: Option) -> ParamMeta:
     elif option.many:
         kind = list[str]
     default = typer.Option(
-        [] if option.many else field.default,
+        _default(field, option),
         *option.names,
         help=option.help,
         rich_help_panel=option.panel,
@@ -164,9 +164,17 @@ def _meta(field: Field[Any], option: Option) -> ParamMeta:
     return ParamMeta(name=field.name, default=default, annotation=kind)
 
 
+def _default(field: Field[Any], option: Option) -> Any:
+    if option.many:
+        return []
+    if option.switch:
+        return False
+    return field.default
+
+
 def _with_saved_plan(options: DataclassInstance) -> DataclassInstance:
     """Return launch options with those of their --plan FILE; other records unchanged."""
-    from gaudi_launch.core.launch.options import LaunchOptions
+    from gaudi_launch.core.planning.launch_options import LaunchOptions
 
     if not isinstance(options, LaunchOptions) or options.plan_file is None:
         return options
@@ -183,7 +191,12 @@ def _filled(kind: type[DataclassInstance], values: dict[str, Any]) -> DataclassI
         if option is None:
             continue
         value = values.pop(field.name)
-        taken[field.name] = tuple(value or ()) if option.many else value
+        if option.many:
+            value = tuple(value or ())
+        elif option.switch and not value:
+            # None where the switch has a third state
+            value = field.default
+        taken[field.name] = value
     return kind(**taken)
 
 

@@ -26,7 +26,7 @@ from gaudi_launch.core.launch.traffic_options import (
     past_of,
     rate_of_trace,
 )
-from gaudi_launch.core.planning.parse import Ranges, ranges
+from gaudi_launch.core.planning.parse import Ranges
 from gaudi_launch.core.predict.load import Load
 
 app = CommandApp()
@@ -87,13 +87,13 @@ def predicted(options: LaunchOptions, given: EstimateOptions) -> SpeedEstimate:
     case = read_case(options, given.accelerator)
     notes = [*case.notes]
     prepared = _prepared(replace(options, machine=case.machine))
-    lengths = ranges(options.input_range, options.output_range)
+    lengths = Ranges(options.input_range, options.output_range)
     if given.static:
         found = of_batch(prepared, lengths, notes)
     else:
         found = of_load(prepared, lengths, lambda usual: _load(usual, given, notes), notes)
     if found.outcome.load.mean_output < 2:
-        raise LaunchError("estimate.short", ExitCode.USAGE, found=options.output_range)
+        raise LaunchError("estimate.short", ExitCode.USAGE, found=options.text("output_range"))
     # the plan may be for a converted folder
     return replace(found, model=case.model)
 

@@ -22,7 +22,7 @@ from gaudi_launch.commands.inspect.fit import InspectOptions, ServedLengths, fit
 from gaudi_launch.commands.inspect.support import support
 from gaudi_launch.core.base.errors import LaunchError
 from gaudi_launch.core.host.accelerators import accelerators
-from gaudi_launch.core.launch.options import LaunchOptions
+from gaudi_launch.core.planning.launch_options import LaunchOptions
 from gaudi_launch.core.planning.support_answer import SupportStatus
 from gaudi_launch.core.predict.simulate import simulate
 from gaudi_launch.extensions.recommend import case as cases

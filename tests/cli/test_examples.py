@@ -33,7 +33,7 @@ from gaudi_launch.core.base.locks import try_ofd
 from gaudi_launch.core.base.messages import catalogue_files
 from gaudi_launch.core.host.simulated import write_tree
 from gaudi_launch.core.launch import route, serve, service, stop, todo
-from gaudi_launch.core.launch.options import LaunchOptions
+from gaudi_launch.core.planning.launch_options import LaunchOptions
 from gaudi_launch.extensions.kubernetes.pods import chat_page
 from gaudi_launch.extensions.offline import case, pack
 from gaudi_launch.extensions.vllm_cpu.install import EMBEDDED

@@ -33,8 +33,8 @@ from gaudi_launch.core.launch import model_setup as launch_model_setup
 from gaudi_launch.core.launch import serve as launch_serve
 from gaudi_launch.core.launch import stop as launch_stop
 from gaudi_launch.core.launch.model_setup import Wanted
-from gaudi_launch.core.launch.options import LaunchOptions
 from gaudi_launch.core.launch.serve import ServeMode
+from gaudi_launch.core.planning.launch_options import LaunchOptions
 from gaudi_launch.core.render.deliver import Destination
 from gaudi_launch.extensions.bench import case as bench_case
 from gaudi_launch.extensions.bench import learn as bench_learn
@@ -63,7 +63,7 @@ from gaudi_launch.extensions.watch.top.case import WatchRequest
 pytestmark = pytest.mark.usefixtures("plain_english")
 
 LAUNCH = "-w /m -n 2 --machine simulated:hls2"
-LAUNCHED = LaunchOptions(model="/m", cards="2", machine="simulated:hls2")
+LAUNCHED = LaunchOptions(model="/m", cards=2, machine="simulated:hls2")
 MODEL = LaunchOptions(model="/m")
 STDOUT = Destination(None)
 

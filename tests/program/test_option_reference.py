@@ -16,10 +16,11 @@ from gaudi_launch.core.doctor.findings import SERVER_PAGES
 from gaudi_launch.core.engines.registry import find
 from gaudi_launch.core.host.simulated import make
 from gaudi_launch.core.hosts.parts import RAY_PORT
-from gaudi_launch.core.launch.options import LaunchOptions, read_request
+from gaudi_launch.core.launch.launch_request import completed as request_of
 from gaudi_launch.core.launch.traffic_options import TrafficOptions, demand_of, targets_of
 from gaudi_launch.core.models.model import Model
 from gaudi_launch.core.planning import parse
+from gaudi_launch.core.planning.launch_options import LaunchOptions
 from gaudi_launch.core.planning.request import Request
 from gaudi_launch.core.recipes.size_limits import parse_age, parse_size
 from gaudi_launch.core.services.process.supervise import LIMITS
@@ -269,9 +270,9 @@ def test_each_example_of_a_launch_makes_a_request(
         example = examples[max(option.names, key=len)]
         given: dict[str, Any] = {field.name: (example,) if option.many else example}
         options = replace(LaunchOptions(model="m"), **given)
-        request = read_request(options, environment={}, files_dir="", stamp="")
+        request = request_of(options, environment={}, files_dir="", stamp="")
         if field.name != "machine":
-            assert request != read_request(
+            assert request != request_of(
                 LaunchOptions(model="m"), environment={}, files_dir="", stamp=""
             )
         tried.append(field.name)

@@ -13,7 +13,7 @@ import typer.main
 from gaudi_launch.cli.record_options import RecordCommand, record
 from gaudi_launch.cli.table import COMMANDS, load_command
 from gaudi_launch.core.base.fields import option_of, switch, text, value, values
-from gaudi_launch.core.launch.options import LaunchOptions
+from gaudi_launch.core.planning.launch_options import LaunchOptions
 from gaudi_launch.extensions.kubernetes.options import KubernetesOptions
 
 

@@ -10,8 +10,9 @@ from gaudi_launch.commands import estimate
 from gaudi_launch.commands.inspect import fit
 from gaudi_launch.core.base.errors import LaunchError
 from gaudi_launch.core.launch import prediction, route
-from gaudi_launch.core.launch.options import LaunchOptions
 from gaudi_launch.core.planning.known_model import known_model
+from gaudi_launch.core.planning.launch_options import LaunchOptions
+from gaudi_launch.core.planning.parse import if_given, pair
 from gaudi_launch.extensions.recommend import case as recommend
 
 CLIENTS, INPUT, OUTPUT, LENGTH = "32", "1024", "256", "1280"
@@ -81,14 +82,14 @@ def of_fit(case: Case, length: str = LENGTH) -> fit.FitResult:
 def launch(case: Case) -> LaunchOptions:
     return LaunchOptions(
         model=case.model,
-        cards=str(case.cards),
+        cards=case.cards,
         machine=MACHINES[case.accelerator],
         dtype=case.dtype or None,
         engine=case.engine or None,
-        input_range=INPUT if case.ranges else None,
-        output_range=OUTPUT if case.ranges else None,
-        max_num_seqs=CLIENTS,
-        max_model_len=LENGTH,
+        input_range=pair("-i", INPUT) if case.ranges else None,
+        output_range=pair("-o", OUTPUT) if case.ranges else None,
+        max_num_seqs=int(CLIENTS),
+        max_model_len=int(LENGTH),
         trust_remote_code=True,
     )
 
@@ -161,13 +162,13 @@ def test_the_length_without_an_option_is_the_same(
     row = fit.fit(known_model(LLAMA_70B, must_exist=False), typed).table.rows[0]
     options = LaunchOptions(
         model=LLAMA_70B,
-        cards="8",
+        cards=8,
         machine=MACHINES["gaudi2"],
         dtype="bf16",
         engine=engine or None,
-        input_range=inputs,
-        output_range=outputs,
-        max_num_seqs=CLIENTS,
+        input_range=if_given(pair, "-i", inputs),
+        output_range=if_given(pair, "-o", outputs),
+        max_num_seqs=int(CLIENTS),
     )
     made = route.plan(options)[0]
     assert made.args.last("--max-model-len") == str(length)

@@ -109,7 +109,8 @@ def pick(
     """Print the cards that 'serve' would select, with the reasons, without reserving them."""
     from gaudi_launch.commands.devices.view import pick_to_json, show_pick
     from gaudi_launch.core.launch.machine import load
-    from gaudi_launch.core.planning.placement import choose, parse_modules, parse_visible
+    from gaudi_launch.core.planning.parse import parse_modules
+    from gaudi_launch.core.planning.placement import choose, parse_visible
 
     forms = ("text", "modules", "indices", "cpus")
     if form not in forms:
@@ -156,7 +157,7 @@ def power(
     from gaudi_launch.core.base import paths
     from gaudi_launch.core.doctor import power_limit
     from gaudi_launch.core.launch.machine import load
-    from gaudi_launch.core.planning.placement import parse_modules
+    from gaudi_launch.core.planning.parse import parse_modules
 
     machine, as_json = _given(ctx, machine, as_json)
     if (limit is None) != undo:

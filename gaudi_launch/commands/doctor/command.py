@@ -89,7 +89,7 @@ def doctor(
     from gaudi_launch.commands.doctor.case import DoctorRequest
     from gaudi_launch.core.doctor import runner
     from gaudi_launch.core.doctor.findings import Wants
-    from gaudi_launch.core.planning.placement import parse_modules
+    from gaudi_launch.core.planning.parse import parse_modules
 
     if sum((fix, undo, show_list, bundle is not None)) > 1:
         raise LaunchError("doctor.fix.both", ExitCode.USAGE)

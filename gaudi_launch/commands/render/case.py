@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from gaudi_launch.core.launch.named_plans import NamedPlans, ReadPlans
-    from gaudi_launch.core.launch.options import LaunchOptions
     from gaudi_launch.core.launch.prepared import Prepared
     from gaudi_launch.core.launch.report import Reporter
     from gaudi_launch.core.planning.container import Container
+    from gaudi_launch.core.planning.launch_options import LaunchOptions
     from gaudi_launch.core.planning.placement import Placement
     from gaudi_launch.core.planning.plan import Plan
     from gaudi_launch.core.render.rendered import Rendered
@@ -311,7 +311,7 @@ def _engines(several: NamedPlans, to: Destination, reporter: Reporter) -> list[P
     once = _Once(reporter)
     found = []
     for number, each in enumerate(several.plans):
-        options = replace(each.options, port=str(_FIRST_PORT + number))
+        options = replace(each.options, port=_FIRST_PORT + number)
         folder = None if to.output is None else str(Path(to.output) / each.name)
         own = replace(to, output=folder, name=each.name)
         found.append(to_render(options, own, once, placement=each.plan.placement))
@@ -344,7 +344,7 @@ def refuse_beside(options: LaunchOptions, name: str, allowed: Sequence[str] = ()
 
     ``allowed`` are fields of the options.
     """
-    given = [spelling for field, spelling in options.given() if field not in allowed]
+    given = [each.names[0] for field, each in options.options_given() if field not in allowed]
     if options.extra:
         given.append("--")
     if given:
@@ -407,7 +407,6 @@ def to_render(
 
     if to.name is not None:
         store.check_name(to.name)
-    check_output_option(options)
     wanted = absolute_paths(options)
     here = options.machine is None
     prepared = prepare(wanted, in_image=here and is_elsewhere(options.python, here=True))
@@ -438,20 +437,6 @@ def _say_unpublished(made: PlanToRender, container: Container, reporter: Reporte
     engine = made.plan.engine.name
     if container.image == setup_image(engine):
         reporter.say(text("render.build_first", image=container.image, engine=engine))
-
-
-def check_output_option(options: LaunchOptions) -> None:
-    """Raise LaunchError (USAGE) for a path after -o.
-
-    Other programs use -o for the output path.
-    """
-
-    value = options.output_range
-    if value is not None and any(character.isalpha() or character in "/~" for character in value):
-        # 2k is a length
-        if value.lower().rstrip("km").replace(",", "").isdigit():
-            return
-        raise LaunchError("render.output_option", ExitCode.USAGE, found=value)
 
 
 def absolute_paths(options: LaunchOptions) -> LaunchOptions:

@@ -14,10 +14,10 @@ from gaudi_launch.core.doctor.findings import Finding
 from gaudi_launch.core.doctor.runner import stop_on_failures
 from gaudi_launch.core.engines import registry
 from gaudi_launch.core.engines.detect import detect
-from gaudi_launch.core.launch.options import LaunchOptions
 from gaudi_launch.core.launch.prepared import Prepared
 from gaudi_launch.core.models.config import looks_like_hub_id
 from gaudi_launch.core.planning.engine import Engine
+from gaudi_launch.core.planning.launch_options import LaunchOptions
 from gaudi_launch.core.planning.model_name import check_files, lacks_weights
 from gaudi_launch.core.planning.plan import Plan
 
@@ -82,7 +82,8 @@ class CheckedPlan:
     def startable(self, options: LaunchOptions) -> LaunchOptions:
         """Return the options that end its refusal: a free port, consent."""
         if self.taken is not None:
-            options = replace(options, port=str(self.taken.text.values.get("free", options.port)))
+            free = self.taken.text.values.get("free")
+            options = replace(options, port=options.port if free is None else int(free))
         consent = options.trust_remote_code or self.lacks_consent is not None
         return replace(options, trust_remote_code=consent)
 

@@ -48,8 +48,8 @@ def run(
 def _serving(model: str) -> str:
     """Return the running service that has a model; start it where there is none."""
     from gaudi_launch.cli.terminal import Terminal
-    from gaudi_launch.core.launch.options import LaunchOptions
     from gaudi_launch.core.launch.serve import ServeMode, start
+    from gaudi_launch.core.planning.launch_options import LaunchOptions
     from gaudi_launch.core.services.state.registry import with_model
 
     running = [each for each in with_model(model) if each.alive]

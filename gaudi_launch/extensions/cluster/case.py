@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from gaudi_launch.core.hosts.inventory import Member
     from gaudi_launch.core.hosts.parts import Cluster
     from gaudi_launch.core.hosts.steps import Copy
-    from gaudi_launch.core.launch.options import LaunchOptions
+    from gaudi_launch.core.planning.launch_options import LaunchOptions
     from gaudi_launch.core.planning.request import Request
     from gaudi_launch.extensions.cluster.lifecycle import EndedPart, State
     from gaudi_launch.extensions.cluster.readiness import Tell
@@ -235,7 +235,7 @@ def up(
     ``ready_seconds`` None: no timeout. Raises LaunchError as `extensions.cluster.lifecycle.up`
     does.
     """
-    from gaudi_launch.core.launch.options import to_request
+    from gaudi_launch.core.launch.launch_request import to_request
     from gaudi_launch.core.planning.secret_args import with_secret_moved
     from gaudi_launch.extensions.cluster.readiness import Waits
 

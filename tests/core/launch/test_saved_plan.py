@@ -19,8 +19,8 @@ from gaudi_launch.core.base.fields import option_of
 from gaudi_launch.core.base.profiles_check import schema
 from gaudi_launch.core.host.simulated import write_tree
 from gaudi_launch.core.launch import route, saved_plan
-from gaudi_launch.core.launch.options import LaunchOptions
 from gaudi_launch.core.launch.saved_plan import SavedTraffic
+from gaudi_launch.core.planning.launch_options import LaunchOptions
 from gaudi_launch.extensions.bench.case import BenchOptions
 from gaudi_launch.extensions.bench.case import prepare as prepare_bench
 from tests.support.machines import use
@@ -29,7 +29,7 @@ from tests.support.scripts import script
 from tests.support.waiting import unused_port
 
 MODEL, MACHINE = "Qwen/Qwen3-32B", "simulated:hls2"
-OPTIONS = LaunchOptions(model=MODEL, machine=MACHINE, max_num_seqs="64", extra=("--seed", "7"))
+OPTIONS = LaunchOptions(model=MODEL, machine=MACHINE, max_num_seqs=64, extra=("--seed", "7"))
 
 
 @pytest.fixture(autouse=True)
@@ -327,8 +327,8 @@ def test_the_plan_command_saves_and_names_the_command(
     assert f"gaudi-launch serve --plan {target}" in capsys.readouterr().err
     assert saved_plan.read(target).options == LaunchOptions(
         model=MODEL,
-        max_num_seqs="16",
-        cards=str(len(saved_plan.read(target).cards)),
+        max_num_seqs=16,
+        cards=len(saved_plan.read(target).cards),
         machine=MACHINE,
     )
     assert run(["plan", "--plan", str(target)]) == 0

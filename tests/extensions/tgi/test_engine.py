@@ -16,10 +16,11 @@ from gaudi_launch.core.base.fields import option_of
 from gaudi_launch.core.base.messages import message
 from gaudi_launch.core.engines.needed_release import needed_release
 from gaudi_launch.core.engines.registry import api_of, find
-from gaudi_launch.core.launch.options import LaunchOptions, to_request
+from gaudi_launch.core.launch.launch_request import to_request
 from gaudi_launch.core.models.model import Model
 from gaudi_launch.core.planning.engine import Context
 from gaudi_launch.core.planning.known_model import known_model
+from gaudi_launch.core.planning.launch_options import LaunchOptions
 from gaudi_launch.core.planning.placement import Placement
 from gaudi_launch.core.planning.plan import Plan, Setting
 from gaudi_launch.core.planning.planner import make_plan

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.fields import switch, text, values
 from gaudi_launch.core.base.messages import message
-from gaudi_launch.core.launch.options import LaunchOptions
 from gaudi_launch.core.launch.route import checked_plan, prepare
 from gaudi_launch.core.launch.saved_plan import SavedTraffic, hash_of, merged, on_this_machine, read
+from gaudi_launch.core.planning.launch_options import LaunchOptions
 from gaudi_launch.extensions.bench import case as bench
 from gaudi_launch.extensions.bench.tune.state import (
     TuneCandidate,
@@ -199,8 +199,8 @@ def begin(options: LaunchOptions, given: TuneOptions) -> TuneState:
     demand = given.rate or given.concurrency or given.trace
     clients = _clients(planned[0], given.concurrency or saved.concurrency)
     traffic = SavedTraffic(
-        input=options.input_range or saved.input or _INPUT,
-        output=options.output_range or saved.output or _OUTPUT,
+        input=options.text("input_range") or saved.input or _INPUT,
+        output=options.text("output_range") or saved.output or _OUTPUT,
         rate=given.rate if demand else saved.rate,
         trace=given.trace if demand else saved.trace,
     )
@@ -546,7 +546,7 @@ def _on_a_port(options: LaunchOptions) -> LaunchOptions:
         return options
     with socket.socket() as picked:
         picked.bind(("127.0.0.1", 0))
-        return replace(options, port=str(picked.getsockname()[1]))
+        return replace(options, port=picked.getsockname()[1])
 
 
 def _stop(name: str) -> None:
