@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-import typer
-
-from gaudi_launch.cli.command_app import CommandApp
+from gaudi_launch.cli.command_app import OUTPUT_JSON, CommandApp
 from gaudi_launch.cli.console import emit_json
 from gaudi_launch.cli.options import Launch, LaunchOptions, RecordCommand, record
 from gaudi_launch.cli.views.estimate import show, to_json
@@ -58,9 +56,7 @@ _Options = record(EstimateOptions())
 def estimate(
     given: EstimateOptions = _Options,
     options: LaunchOptions = Launch,
-    as_json: bool = typer.Option(
-        False, "--json", help="Print one JSON object.", rich_help_panel=_SHOW
-    ),
+    as_json: bool = OUTPUT_JSON,
 ) -> None:
     """Predict TTFT, TPOT and tokens/s of a launch, with a range and the published figures nearest
     to the load.

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from gaudi_launch.cli.command_app import CommandApp
+from gaudi_launch.cli.command_app import JSON, CommandApp
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def doctor(
         False, "--all", help="Also show the passed and skipped checks."
     ),
     verbose: bool = typer.Option(False, "-v", "--verbose", help="Details of every check."),
-    as_json: bool = typer.Option(False, "--json", help="One JSON object on stdout."),
+    as_json: bool = JSON,
 ) -> None:
     """Check BIOS, OS, memory, driver, cards, network, containers, engine, weights and cache;
     change nothing unless --fix is given. Exit code 0: no failures, 3: this machine cannot

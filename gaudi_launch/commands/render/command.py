@@ -10,7 +10,7 @@ from pathlib import Path
 import typer
 
 from gaudi_launch.cli.command_app import CommandApp
-from gaudi_launch.cli.options import Launch, LaunchOptions, RecordCommand, record
+from gaudi_launch.cli.options import BriefCommand, Launch, LaunchOptions, record
 from gaudi_launch.cli.table import listed
 from gaudi_launch.commands.render.case import ContainerFileOptions, FileOptions
 from gaudi_launch.commands.render.options import STACK
@@ -28,7 +28,7 @@ _Files = record(FileOptions())
 _ContainerFiles = record(ContainerFileOptions())
 
 
-@app.command(cls=RecordCommand)
+@app.command(cls=BriefCommand)
 def script(files: FileOptions = _Files, options: LaunchOptions = Launch) -> None:
     """Write a bash script that starts the engine, bound to its CPUs; it runs without
     gaudi-launch."""
@@ -38,7 +38,7 @@ def script(files: FileOptions = _Files, options: LaunchOptions = Launch) -> None
     show(render.script(options, files.destination, Terminal()), as_json=files.as_json)
 
 
-@app.command(cls=RecordCommand)
+@app.command(cls=BriefCommand)
 def docker(files: ContainerFileOptions = _ContainerFiles, options: LaunchOptions = Launch) -> None:
     """Write a 'docker run' script with the cards; it builds the image if none is published."""
     from gaudi_launch.cli.terminal import Terminal
@@ -47,7 +47,7 @@ def docker(files: ContainerFileOptions = _ContainerFiles, options: LaunchOptions
     show(render.docker(options, files.image, files.destination, Terminal()), as_json=files.as_json)
 
 
-@app.command(cls=RecordCommand)
+@app.command(cls=BriefCommand)
 def compose(
     stack: str = STACK,
     files: ContainerFileOptions = _ContainerFiles,
@@ -66,7 +66,7 @@ def compose(
     show(made, as_json=files.as_json)
 
 
-@app.command(cls=RecordCommand)
+@app.command(cls=BriefCommand)
 def quadlet(files: ContainerFileOptions = _ContainerFiles, options: LaunchOptions = Launch) -> None:
     """Write a Quadlet unit: podman runs the container, systemd supervises it."""
     from gaudi_launch.cli.terminal import Terminal
@@ -75,7 +75,7 @@ def quadlet(files: ContainerFileOptions = _ContainerFiles, options: LaunchOption
     show(render.quadlet(options, files.image, files.destination, Terminal()), as_json=files.as_json)
 
 
-@app.command(cls=RecordCommand)
+@app.command(cls=BriefCommand)
 def systemd(
     stack: str = STACK,
     files: FileOptions = _Files,

@@ -7,6 +7,7 @@ import sys
 import typer
 
 from gaudi_launch.cli.command_app import CommandApp
+from gaudi_launch.cli.record_options import ModelCommand
 from gaudi_launch.cli.service_progress import until_ready
 from gaudi_launch.core.base.errors import ExitCode
 from gaudi_launch.core.base.messages import text
@@ -16,7 +17,7 @@ from gaudi_launch.extensions.bench.chat_options import SYSTEM, TEMPERATURE, TIME
 app = CommandApp()
 
 
-@app.command()
+@app.command(cls=ModelCommand)
 def run(
     model: str = typer.Argument(
         ..., metavar="MODEL", help="A folder, a hub ID, a running service or demo."

@@ -94,7 +94,7 @@ def test_the_file_has_the_options_and_the_chosen_number_of_cards(file: Path) -> 
 def test_given_options_win_and_are_listed(file: Path) -> None:
     found = said(saved(file, max_num_seqs="32", max_model_len="8k", extra=("--enforce-eager",)))
     assert found[:3] == [
-        "--max-model-len 8k is given in addition to best.yaml",
+        "--max-model-len 8000 is given in addition to best.yaml",
         "--max-num-seqs 32 is given and replaces 64 of best.yaml",
         "given in addition to best.yaml: -- --enforce-eager",
     ]
