@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import shutil
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,8 +15,6 @@ import yaml
 
 from gaudi_launch.cli.main import run
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
-from gaudi_launch.core.base.fields import option_of
-from gaudi_launch.core.base.profiles_check import schema
 from gaudi_launch.core.host.simulated import write_tree
 from gaudi_launch.core.launch import route, saved_plan
 from gaudi_launch.core.launch.saved_plan import SavedTraffic
@@ -181,20 +179,6 @@ def test_a_bad_value_of_an_option_is_that_options_error(file: Path) -> None:
     with pytest.raises(LaunchError) as error:
         route.plan(saved(file))
     assert error.value.id == "plan.number"
-
-
-def test_the_schema_has_every_option() -> None:
-    known = set(saved_plan.saved_fields())
-    assert set(schema("plan")["properties"]["options"]["properties"]) == {
-        *known,
-        "engine-arguments",
-    }
-    named = {
-        field.name
-        for field in fields(LaunchOptions)
-        if (option_of(field) or 0) and field.name != "extra"
-    }
-    assert named - set(saved_plan.saved_fields().values()) == {"machine", "plan_file", "force"}
 
 
 def test_a_secret_is_not_saved(tmp_path: Path) -> None:
