@@ -129,7 +129,7 @@ CASES = (
         f"cluster plan {LAUNCH} --hosts a,b --name n --tensor-parallel 2 --pipeline-parallel 3"
         " --data-parallel 4 --ray-port 5 --interface eth0 --enter x",
         cluster_case.read,
-        (LAUNCHED, ClusterOptions("a,b", None, "n", "x", "2", "3", "4", "5", "eth0")),
+        (LAUNCHED, ClusterOptions("a,b", None, "n", "x", 2, 3, 4, 5, "eth0")),
         {"ask": True},
     ),
     Case(

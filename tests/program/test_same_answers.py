@@ -97,7 +97,7 @@ def launch(case: Case) -> LaunchOptions:
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_memory_and_speed_are_the_same_for_every_command(case: Case) -> None:
     row = of_fit(case).table.rows[0]
-    given = estimate.EstimateOptions(concurrency=CLIENTS)
+    given = estimate.EstimateOptions(concurrency=int(CLIENTS))
     if not row.fits and row.reason.id != "fit.tight":
         with pytest.raises(LaunchError) as planned:
             route.plan(launch(case))
@@ -132,12 +132,12 @@ def test_a_configuration_that_is_given_is_recommended_with_the_figures_of_estima
     case: Case,
 ) -> None:
     options = launch(case)
-    searched = recommend.RecommendOptions(concurrency=CLIENTS, nodes="1", goal="cost")
+    searched = recommend.RecommendOptions(concurrency=int(CLIENTS), nodes="1", goal="cost")
     answer = recommend.solve(recommend.read(options, searched))
     winner = answer.found.winner
     assert winner is not None and winner.served is not None and answer.launch is not None
     assert winner.served.replicas == 1
-    found = estimate.predicted(answer.launch, estimate.EstimateOptions(concurrency=CLIENTS))
+    found = estimate.predicted(answer.launch, estimate.EstimateOptions(concurrency=int(CLIENTS)))
     served = winner.served
     assert found.plan == answer.plan
     assert (served.ttft, served.tpot, served.e2e) == tuple(

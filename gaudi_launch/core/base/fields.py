@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 _KEY = "gaudi_launch.option"
+# makes a value of the name of an option and its text
+Reader = Callable[[str, str], Any]
 
 
 class OneNumber(tuple[int, int]):
@@ -41,7 +43,7 @@ class Option:
     metavar: str = ""
     many: bool = False
     bare: bool = False
-    read: Callable[[str, str], Any] | None = None
+    read: Reader | None = None
     join: str = ","
 
     @property
@@ -66,7 +68,7 @@ def value(
     panel: str,
     metavar: str,
     bare: bool = False,
-    read: Callable[[str, str], Any] | None = None,
+    read: Reader | None = None,
     join: str = ",",
 ) -> Any:
     """Return a field for an option with one value, None where not given."""
@@ -74,12 +76,14 @@ def value(
     return field(default=None, metadata={_KEY: option})
 
 
-def text(*names: str, help: str, panel: str, metavar: str, default: str = "") -> Any:
+def text(
+    *names: str, help: str, panel: str, metavar: str, default: str = "", read: Reader | None = None
+) -> Any:
     """Return a field for an option with one value.
 
     Without ``default`` it is empty where not given.
     """
-    return field(default=default, metadata={_KEY: Option(names, help, panel, metavar)})
+    return field(default=default, metadata={_KEY: Option(names, help, panel, metavar, read=read)})
 
 
 def switch(*names: str, help: str, panel: str, default: bool | None = False) -> Any:
@@ -105,3 +109,31 @@ def options_of(record: DataclassInstance | type[DataclassInstance]) -> dict[str,
     """Return the options of a record by their fields."""
     found = {each.name: option_of(each) for each in fields(record)}
     return {name: option for name, option in found.items() if option is not None}
+
+
+@dataclass(frozen=True)
+class OptionRecord:
+    """A record of options, whose values may be given as text. Raises LaunchError (USAGE)."""
+
+    def __post_init__(self) -> None:
+        """Read each value by its option, so that a number has the bounds of the text."""
+        for name, option in options_of(self).items():
+            given = getattr(self, name)
+            if option.read is not None and given is not None:
+                checked = option.read(option.names[0], option.written(given))
+                object.__setattr__(self, name, checked)
+
+    def options_given(self) -> tuple[tuple[str, Option], ...]:
+        """Return the field and the option of each given value, in the order of the help."""
+        return tuple(
+            (name, option)
+            for name, option in options_of(self).items()
+            if option.names and getattr(self, name)
+        )
+
+    def text(self, name: str) -> str:
+        """Return a value as it is typed, "" where not given."""
+        given = dict(self.options_given())
+        if name not in given:
+            return ""
+        return given[name].written(getattr(self, name))

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
-from gaudi_launch.core.base.fields import Option, options_of, switch, value, values
+from gaudi_launch.core.base.fields import OptionRecord, switch, value, values
 from gaudi_launch.core.planning import parse as read
 
 _MODEL, _CARDS, _LENGTHS, _ENGINE, _MORE = "Model and address", "Cards", "Lengths", "Engine", "More"
@@ -41,7 +41,7 @@ def _time_scale(flag: str, text: str) -> float:
 
 
 @dataclass(frozen=True)
-class LaunchOptions:
+class LaunchOptions(OptionRecord):
     """The model to launch and its settings; None or False where not given.
 
     A value may be given as text, as on the command line. Lengths are tokens, ``reduce`` is (hot
@@ -270,26 +270,3 @@ class LaunchOptions:
         help="The model, if -w is not given. Options after -- are passed to the engine unchanged.",
         metavar="[MODEL] [-- ENGINE OPTIONS]",
     )
-
-    def __post_init__(self) -> None:
-        """Read each value by its option, so that a number has the bounds of the text."""
-        for name, option in options_of(self).items():
-            given = getattr(self, name)
-            if option.read is not None and given is not None:
-                checked = option.read(option.names[0], option.written(given))
-                object.__setattr__(self, name, checked)
-
-    def options_given(self) -> tuple[tuple[str, Option], ...]:
-        """Return the field and the option of each given value, in the order of the help."""
-        return tuple(
-            (name, option)
-            for name, option in options_of(self).items()
-            if option.names and getattr(self, name)
-        )
-
-    def text(self, name: str) -> str:
-        """Return a value as it is typed, "" where not given."""
-        given = dict(self.options_given())
-        if name not in given:
-            return ""
-        return given[name].written(getattr(self, name))

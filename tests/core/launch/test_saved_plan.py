@@ -331,7 +331,8 @@ def test_bench_takes_the_saved_load_and_address(file: Path) -> None:
 
 
 def test_the_load_that_is_given_to_bench_wins(file: Path) -> None:
-    case = prepare_bench(("127.0.0.1:9",), BenchOptions(plan_file=str(file), rate="2", output="64"))
+    given: dict[str, Any] = {"rate": "2", "output": "64"}
+    case = prepare_bench(("127.0.0.1:9",), BenchOptions(plan_file=str(file), **given))
     assert (case.found.url, case.numbers.rate, case.numbers.concurrency) == (
         "http://127.0.0.1:9",
         2.0,

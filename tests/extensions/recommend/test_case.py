@@ -269,7 +269,7 @@ def test_estimate_prints_what_recommend_prints() -> None:
     answer = loaded_answer()
     served = answer.found.winner.served if answer.found.winner is not None else None
     assert answer.launch is not None and served is not None
-    given = EstimateOptions(accelerator="gaudi2", rate=f"{12 / served.replicas}/s")
+    given = EstimateOptions(accelerator="gaudi2", rate=12 / served.replicas)
     shown = predicted(answer.launch, given)
     assert shown.outcome.ttft.at(95) == pytest.approx(served.ttft, rel=1e-9)
     assert shown.outcome.tpot.at(95) == pytest.approx(served.tpot, rel=1e-9)
@@ -346,7 +346,7 @@ LARGE = {"model": "meta-llama/Llama-3.1-405B-Instruct", "dtype": "bf16", "max_nu
 SERVERS = {"machine": "simulated:hls2", "max_prefill_seqs": "1"}
 
 
-def large_case(given: Mapping[str, str], **launch: str) -> RecommendCase:
+def large_case(given: Mapping[str, Any], **launch: str) -> RecommendCase:
     options = LaunchOptions(**{**LARGE, **SERVERS, **launch})  # type: ignore[arg-type]
     return read(options, RecommendOptions(**given), over_servers=True)
 
