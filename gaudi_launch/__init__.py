@@ -13,9 +13,9 @@ from gaudi_launch.core.base.version import VERSION
 
 if TYPE_CHECKING:
     from gaudi_launch.core.base.errors import LaunchError
-    from gaudi_launch.core.launch.options import LaunchOptions
     from gaudi_launch.core.launch.report import Reporter
     from gaudi_launch.core.launch.service import Service
+    from gaudi_launch.core.planning.launch_options import LaunchOptions
     from gaudi_launch.core.planning.plan import Plan
 
 __version__ = VERSION
@@ -23,7 +23,7 @@ __all__ = ["LaunchError", "LaunchOptions", "Plan", "Service", "__version__", "pl
 
 _LAZY = {
     "LaunchError": "gaudi_launch.core.base.errors",
-    "LaunchOptions": "gaudi_launch.core.launch.options",
+    "LaunchOptions": "gaudi_launch.core.planning.launch_options",
     "Plan": "gaudi_launch.core.planning.plan",
     "Service": "gaudi_launch.core.launch.service",
 }
@@ -36,7 +36,7 @@ def plan(options: LaunchOptions) -> Plan:
 
     >>> from gaudi_launch import LaunchOptions, plan
     >>> options = LaunchOptions(
-    ...     model="Qwen2-72B-Instruct", cards="4", engine="vllm-fork@1.21", machine="simulated:hls2"
+    ...     model="Qwen2-72B-Instruct", cards=4, engine="vllm-fork@1.21", machine="simulated:hls2"
     ... )
     >>> made = plan(options)
     >>> made.placement.modules
@@ -67,7 +67,7 @@ def serve(
 
     >>> from gaudi_launch import LaunchError, LaunchOptions, serve
     >>> try:
-    ...     serve(LaunchOptions(model="Qwen2-72B-Instruct", cards="none"))
+    ...     serve(LaunchOptions(model="Qwen2-72B-Instruct", cards=0))
     ... except LaunchError as error:
     ...     print(error.id, int(error.exit_code))
     plan.number 2

@@ -190,7 +190,12 @@ def commands() -> Document:
         entry: Document = {"options": {}, "arguments": {}}
         if hidden:
             entry["hidden"] = True
+        if getattr(command, "takes_launch_options", False):
+            # those of gaudi-launch plan, which its help does not repeat
+            entry["launch_options"] = True
         for parameter in command.params:
+            if parameter.hidden:
+                continue
             spellings = [
                 s for s in (*parameter.opts, *parameter.secondary_opts) if s.startswith("-")
             ]
@@ -233,8 +238,6 @@ def option(parameter: Any) -> Document:
         entry["multiple"] = True
     if parameter.required:
         entry["required"] = True
-    if parameter.hidden:
-        entry["hidden"] = True
     if parameter.metavar:
         entry["metavar"] = parameter.metavar
     choices = getattr(parameter.type, "choices", None) or choices_of(parameter.metavar)

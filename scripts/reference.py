@@ -1,7 +1,7 @@
-"""Write the generated pages of docs/ from code and data.
+"""Write the generated pages of docs/ and the options of schemas from code and data.
 
-    python scripts/reference.py           writes the pages in both languages
-    python scripts/reference.py FOLDER    writes them to another folder
+    python scripts/reference.py           writes the pages in both languages, and the schemas
+    python scripts/reference.py FOLDER    writes the pages to another folder
 
 Commands come from the program's help, exit codes from `gaudi_launch.core.base.errors`, JSON keys
 from the outputs of scripts/interface.py, causes from profiles/signatures.yaml. What code cannot say
@@ -32,6 +32,9 @@ from gaudi_launch.cli.help import HelpEntry, HelpPage
 TOP = Path(__file__).resolve().parents[1]
 DATA = Path(__file__).resolve().parent / "reference"
 DOCS = TOP / "docs"
+SCHEMAS = TOP / "profiles" / "schema"
+# what a stack names itself
+_OF_STACK = ("model", "host", "port", "served-name")
 LANGUAGES = ("en", "zh")
 # a key of more commands than this is common to many
 _MOST_USERS = 4
@@ -52,6 +55,50 @@ def main() -> None:
     folder = Path(sys.argv[1]) if len(sys.argv) > 1 else DOCS
     for name, text in {**generated(), **json_pages(current_runs())}.items():
         (folder / name).write_text(text, encoding="utf-8")
+    if folder == DOCS:
+        for path, text in schemas().items():
+            path.write_text(text, encoding="utf-8")
+
+
+def schemas() -> dict[Path, str]:
+    """Return the schemas of saved plans and stacks with the launch options of today.
+
+    A description that a schema has stays.
+    """
+    from gaudi_launch.core.launch.saved_plan import saved_fields
+
+    plan, stack = (SCHEMAS / f"{name}.json" for name in ("plan", "stack"))
+    documents = {path: json.loads(path.read_text(encoding="utf-8")) for path in (plan, stack)}
+    model = documents[stack]["properties"]["models"]["items"]
+    for node, left_out, described in (
+        (documents[plan]["properties"]["options"], ("model",), False),
+        (model["properties"]["options"], _OF_STACK, True),
+    ):
+        before = node["properties"]
+        kept = {key: each for key, each in before.items() if key == "model"}
+        for key, name in saved_fields().items():
+            if key not in left_out:
+                kept[key] = _schema_of(name, before.get(key, {}), described=described)
+        node["properties"] = {**kept, "engine-arguments": before["engine-arguments"]}
+    return {
+        path: json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+        for path, document in documents.items()
+    }
+
+
+def _schema_of(name: str, before: Mapping[str, Any], *, described: bool) -> dict[str, Any]:
+    from gaudi_launch.core.base.fields import options_of
+    from gaudi_launch.core.planning.launch_options import LaunchOptions
+
+    option = options_of(LaunchOptions)[name]
+    found: dict[str, Any] = {"type": ["string", "integer", "number"]}
+    if option.switch:
+        found = {"type": "boolean"}
+    elif option.many:
+        found = {"type": "array", "items": {"type": "string"}}
+    if described:
+        found["description"] = before.get("description", option.help)
+    return found
 
 
 def generated() -> dict[str, str]:

@@ -30,7 +30,6 @@ RECORD = TOP / "tests" / "data" / "size.json"
 # code lines per AST statement of the package: less is packed, more is stretched
 _LEAST_RATIO, _MOST_RATIO = 1.20, 1.30
 _MOST_FIELDS = 40
-_MORE_FIELDS = {"Request": 50}
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
 _DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 _LAYOUT = {
@@ -193,11 +192,7 @@ def misshaped(now: Mapping[str, Any], fields: Iterable[tuple[str, int]]) -> list
     """Return a line for packed code and for each record with too many fields."""
     total = now["folders"]["total"]
     ratio = total["lines"] / max(1, total["statements"])
-    found = [
-        f"{name}: {count} fields"
-        for name, count in fields
-        if count > _MORE_FIELDS.get(name, _MOST_FIELDS)
-    ]
+    found = [f"{name}: {count} fields" for name, count in fields if count > _MOST_FIELDS]
     if not _LEAST_RATIO <= ratio <= _MOST_RATIO:
         found.append(f"{ratio:.2f} lines per statement")
     return found

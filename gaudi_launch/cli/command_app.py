@@ -17,6 +17,11 @@ from gaudi_launch.cli.table import COMPLETES, SUBCOMMANDS, listed, load_command
 from gaudi_launch.core.base.members import ForeignMember, foreign, refused
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
+# options of most commands
+JSON = typer.Option(False, "--json", help="One JSON object on stdout.")
+OUTPUT_JSON = typer.Option(
+    False, "--json", help="One JSON object on stdout.", rich_help_panel="Output"
+)
 _HELP = {"help_option_names": ["-h", "--help"]}
 
 

@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
-from gaudi_launch.cli.record_options import RecordCommand, record
-from gaudi_launch.core.launch.options import LaunchOptions, to_request
+from gaudi_launch.cli.record_options import (
+    BriefCommand,
+    RecordCommand,
+    ReplicasCommand,
+    record,
+)
+from gaudi_launch.core.planning.launch_options import LaunchOptions
 
-__all__ = ["Launch", "LaunchOptions", "RecordCommand", "record", "to_request"]
+__all__ = [
+    "BriefCommand",
+    "Launch",
+    "LaunchOptions",
+    "RecordCommand",
+    "ReplicasCommand",
+    "record",
+]
 
 # the default of a command's ``options: LaunchOptions``: its fields become options
 Launch = record(LaunchOptions())

@@ -11,6 +11,7 @@ replaced by one option per field::
 
 from __future__ import annotations
 
+import os
 from dataclasses import Field, fields
 from typing import TYPE_CHECKING, Any
 
@@ -21,13 +22,17 @@ from typer.models import ParamMeta
 from gaudi_launch.cli.command_app import HelpCommand
 from gaudi_launch.cli.foreign_options import refuse_two_letters
 from gaudi_launch.cli.positional import only_model, options_end
-from gaudi_launch.cli.table import listed
-from gaudi_launch.core.base.fields import Option, option_of
+from gaudi_launch.cli.table import COMPLETES, listed
+from gaudi_launch.core.base.fields import Option, option_of, options_of
 from gaudi_launch.core.base.messages import message
 from gaudi_launch.core.base.optional import mapped
+from gaudi_launch.core.planning.launch_options import LaunchOptions
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
+
+
+LAUNCH_OPTIONS = "Takes the launch options of plan, too: see 'gaudi-launch plan --help-all'."
 
 
 def record(empty: DataclassInstance) -> Any:
@@ -129,6 +134,52 @@ class RecordCommand(HelpCommand):
         return super().invoke(ctx)
 
 
+class ModelCommand(HelpCommand):
+    """A command whose first argument is a model, which may be given with -w instead."""
+
+    def __init__(
+        self, name: str | None, *, params: list[Any] | None = None, **settings: Any
+    ) -> None:
+        model = next(each for each in parameters_of(LaunchOptions) if each.name == "model")
+        model.expose_value, model.rich_help_panel = False, None
+        self._spellings = tuple(model.opts)
+        super().__init__(name, params=[*(params or []), model], **settings)
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the value of -w as the first argument."""
+        for at, word in enumerate(args[: options_end(args)]):
+            name, equals, text = word.partition("=")
+            if name not in self._spellings:
+                continue
+            found = [text] if equals else args[at + 1 : at + 2]
+            rest = [*args[:at], *args[at + 2 - len(equals) :]]
+            if found:
+                return super().parse_args(ctx, [*found, *rest])
+        return super().parse_args(ctx, args)
+
+
+class BriefCommand(RecordCommand):
+    """A command whose help names the launch options by one line; --plan is shown."""
+
+    takes_launch_options = True
+    shown: tuple[str, ...] = ("plan_file",)
+
+    def __init__(self, name: str | None, *, help: str | None = None, **settings: Any) -> None:
+        super().__init__(name, help=f"{help}\n\n{LAUNCH_OPTIONS}", **settings)
+        if os.environ.get(COMPLETES):
+            return
+        launch = {name for name, option in options_of(LaunchOptions).items() if option.names}
+        params: list[Any] = self.params
+        for param in params:
+            param.hidden = param.hidden or param.name in launch - {*self.shown}
+
+
+class ReplicasCommand(BriefCommand):
+    """A `BriefCommand` for a target that has replicas of a model."""
+
+    shown = ("plan_file", "replicas", "target_ongoing")
+
+
 def _is_rest(field: Field[Any]) -> bool:
     option = option_of(field)
     return option is not None and not option.names
@@ -155,7 +206,7 @@ def _meta(field: Field[Any], option: Option) -> ParamMeta:
     elif option.many:
         kind = list[str]
     default = typer.Option(
-        [] if option.many else field.default,
+        _default(field, option),
         *option.names,
         help=option.help,
         rich_help_panel=option.panel,
@@ -164,10 +215,16 @@ def _meta(field: Field[Any], option: Option) -> ParamMeta:
     return ParamMeta(name=field.name, default=default, annotation=kind)
 
 
+def _default(field: Field[Any], option: Option) -> Any:
+    if option.many:
+        return []
+    if option.switch:
+        return False
+    return field.default
+
+
 def _with_saved_plan(options: DataclassInstance) -> DataclassInstance:
     """Return launch options with those of their --plan FILE; other records unchanged."""
-    from gaudi_launch.core.launch.options import LaunchOptions
-
     if not isinstance(options, LaunchOptions) or options.plan_file is None:
         return options
     from gaudi_launch.core.launch.saved_plan import merged
@@ -183,7 +240,12 @@ def _filled(kind: type[DataclassInstance], values: dict[str, Any]) -> DataclassI
         if option is None:
             continue
         value = values.pop(field.name)
-        taken[field.name] = tuple(value or ()) if option.many else value
+        if option.many:
+            value = tuple(value or ())
+        elif option.switch and not value:
+            # None where the switch has a third state
+            value = field.default
+        taken[field.name] = value
     return kind(**taken)
 
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-import typer
-
-from gaudi_launch.cli.command_app import CommandApp
+from gaudi_launch.cli.command_app import OUTPUT_JSON, CommandApp
 from gaudi_launch.cli.console import emit_json
 from gaudi_launch.cli.options import Launch, LaunchOptions, RecordCommand, record
 from gaudi_launch.cli.views.estimate import show, to_json
@@ -26,7 +24,7 @@ from gaudi_launch.core.launch.traffic_options import (
     past_of,
     rate_of_trace,
 )
-from gaudi_launch.core.planning.parse import Ranges, ranges
+from gaudi_launch.core.planning.parse import Ranges
 from gaudi_launch.core.predict.load import Load
 
 app = CommandApp()
@@ -58,9 +56,7 @@ _Options = record(EstimateOptions())
 def estimate(
     given: EstimateOptions = _Options,
     options: LaunchOptions = Launch,
-    as_json: bool = typer.Option(
-        False, "--json", help="Print one JSON object.", rich_help_panel=_SHOW
-    ),
+    as_json: bool = OUTPUT_JSON,
 ) -> None:
     """Predict TTFT, TPOT and tokens/s of a launch, with a range and the published figures nearest
     to the load.
@@ -87,13 +83,13 @@ def predicted(options: LaunchOptions, given: EstimateOptions) -> SpeedEstimate:
     case = read_case(options, given.accelerator)
     notes = [*case.notes]
     prepared = _prepared(replace(options, machine=case.machine))
-    lengths = ranges(options.input_range, options.output_range)
+    lengths = Ranges(options.input_range, options.output_range)
     if given.static:
         found = of_batch(prepared, lengths, notes)
     else:
         found = of_load(prepared, lengths, lambda usual: _load(usual, given, notes), notes)
     if found.outcome.load.mean_output < 2:
-        raise LaunchError("estimate.short", ExitCode.USAGE, found=options.output_range)
+        raise LaunchError("estimate.short", ExitCode.USAGE, found=options.text("output_range"))
     # the plan may be for a converted folder
     return replace(found, model=case.model)
 

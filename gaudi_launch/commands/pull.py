@@ -9,13 +9,14 @@ from pathlib import Path
 
 import typer
 
-from gaudi_launch.cli.command_app import CommandApp
+from gaudi_launch.cli.command_app import JSON, CommandApp
 from gaudi_launch.cli.console import size_text
+from gaudi_launch.cli.record_options import ModelCommand
 
 app = CommandApp()
 
 
-@app.command()
+@app.command(cls=ModelCommand)
 def pull(
     repo: str = typer.Argument(..., metavar="OWNER/NAME"),
     source: str = typer.Option(
@@ -47,7 +48,7 @@ def pull(
         metavar="URL",
         help="A mirror of ModelScope (else MODELSCOPE_ENDPOINT).",
     ),
-    as_json: bool = typer.Option(False, "--json", help="One JSON object on stdout."),
+    as_json: bool = JSON,
 ) -> None:
     """Download a model. Run again after an interruption to resume."""
     import os

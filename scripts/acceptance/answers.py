@@ -26,8 +26,8 @@ from typing import Any
 import numpy as np
 
 from gaudi_launch.commands.estimate import EstimateOptions, predicted
-from gaudi_launch.core.launch.options import LaunchOptions
 from gaudi_launch.core.launch.prediction import SpeedEstimate
+from gaudi_launch.core.planning.launch_options import LaunchOptions
 from gaudi_launch.core.predict.simulate import SAFE_SHARE, Outcome, request_delay, simulate
 from gaudi_launch.extensions.vllm_cpu.install import EMBEDDED
 

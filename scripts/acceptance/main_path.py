@@ -45,9 +45,9 @@ from gaudi_launch.cli.main import run
 from gaudi_launch.core.base import messages
 from gaudi_launch.core.base.fields import option_of
 from gaudi_launch.core.engines.introspect import ask_buckets
-from gaudi_launch.core.launch.options import LaunchOptions
 from gaudi_launch.core.launch.route import checked_plan
 from gaudi_launch.core.planning.engine import BucketQuestion
+from gaudi_launch.core.planning.launch_options import LaunchOptions
 from gaudi_launch.core.planning.option_table import variable_table
 from tests.support.options_table import Refused, parse
 from tests.support.places import DATA

@@ -2,7 +2,7 @@
 
 `offline.py [--pack FOLDER] [--only pack|mirrors] [--port 31999]`
 
-Part 1: `offline pack --engine cpu --model demo`, then in a network namespace without a route, with
+Part 1: `offline pack demo --engine cpu`, then in a network namespace without a route, with
 empty folders: gaudi-launch from the pack, `offline show`, `offline install`, `serve demo`, one
 answer, `stop`. Needs root (`unshare --net`), a package index, about 6 GB of disk and some minutes.
 
@@ -84,7 +84,7 @@ def folders(home: Path) -> dict[str, str]:
 def without_network(pack: Path, work: Path, port: int) -> None:
     """Pack here, install and serve in a namespace without a route."""
     if not pack.exists():
-        words = ("offline", "pack", "--engine", "cpu", "--model", "demo", "-o", str(pack))
+        words = ("offline", "pack", "--engine", "cpu", "demo", "-o", str(pack))
         call((*PROGRAM, *words), folders(work / "packing"))
     environment = folders(work / "host")
     (work / "host").mkdir()

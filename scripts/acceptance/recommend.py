@@ -17,12 +17,13 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cache
+from typing import Any
 
 from gaudi_launch.commands.inspect.fit import InspectOptions, ServedLengths, fit
 from gaudi_launch.commands.inspect.support import support
 from gaudi_launch.core.base.errors import LaunchError
 from gaudi_launch.core.host.accelerators import accelerators
-from gaudi_launch.core.launch.options import LaunchOptions
+from gaudi_launch.core.planning.launch_options import LaunchOptions
 from gaudi_launch.core.planning.support_answer import SupportStatus
 from gaudi_launch.core.predict.simulate import simulate
 from gaudi_launch.extensions.recommend import case as cases
@@ -54,7 +55,7 @@ SMALL: tuple[tuple[dict[str, str], dict[str, str]], ...] = (
 )
 
 
-def case_of(model: str, launch: dict[str, str], given: dict[str, str]) -> RecommendCase:
+def case_of(model: str, launch: dict[str, str], given: dict[str, Any]) -> RecommendCase:
     """Return a case for Gaudi2 servers."""
     options = {"input_range": "100,1000", "output_range": "20,200", **launch}
     launched = LaunchOptions(model=model, **options)  # type: ignore[arg-type]

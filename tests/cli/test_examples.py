@@ -33,7 +33,7 @@ from gaudi_launch.core.base.locks import try_ofd
 from gaudi_launch.core.base.messages import catalogue_files
 from gaudi_launch.core.host.simulated import write_tree
 from gaudi_launch.core.launch import route, serve, service, stop, todo
-from gaudi_launch.core.launch.options import LaunchOptions
+from gaudi_launch.core.planning.launch_options import LaunchOptions
 from gaudi_launch.extensions.kubernetes.pods import chat_page
 from gaudi_launch.extensions.offline import case, pack
 from gaudi_launch.extensions.vllm_cpu.install import EMBEDDED
@@ -330,8 +330,8 @@ def prepared(line: str, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         plan = {"engine": engine, "model": model, "dtype": "float32", "modules": []}
         (place / "state/gaudi-launch/services/demo/plan.json").write_text(json.dumps(plan))
     made = {
-        "offline show": "offline pack --engine cpu --model demo -o demo.tar",
-        "offline install": "offline pack --engine cpu --model demo -o demo.tar",
+        "offline show": "offline pack demo --engine cpu -o demo.tar",
+        "offline install": "offline pack demo --engine cpu -o demo.tar",
         "stack plan": "stack init Qwen/Qwen3-8B --machine simulated:hls2",
         "stack down": "stack init Qwen/Qwen3-8B --machine simulated:hls2",
         "--stack stack.yaml": "stack init Qwen/Qwen3-8B --machine simulated:hls2",

@@ -113,7 +113,7 @@ def test_the_short_help_shows_the_options_that_matter(
         spelling
         for param in ALL[path].command.params
         for spelling in param.opts
-        if spelling.startswith("--")
+        if spelling.startswith("--") and not param.hidden
     }
     assert [spelling for spelling in every if f"{spelling}" not in complete] == []
     assert any(spelling not in short for spelling in every)

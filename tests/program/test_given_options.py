@@ -39,8 +39,8 @@ from gaudi_launch.core.launch import model_setup as launch_model_setup
 from gaudi_launch.core.launch import serve as launch_serve
 from gaudi_launch.core.launch import stop as launch_stop
 from gaudi_launch.core.launch.model_setup import Wanted
-from gaudi_launch.core.launch.options import LaunchOptions
 from gaudi_launch.core.launch.serve import ServeMode
+from gaudi_launch.core.planning.launch_options import LaunchOptions
 from gaudi_launch.core.render.deliver import Destination
 from gaudi_launch.extensions.bench import case as bench_case
 from gaudi_launch.extensions.bench import learn as bench_learn
@@ -69,7 +69,7 @@ from gaudi_launch.extensions.watch.top.case import WatchRequest
 pytestmark = pytest.mark.usefixtures("plain_english")
 
 LAUNCH = "-w /m -n 2 --machine simulated:hls2"
-LAUNCHED = LaunchOptions(model="/m", cards="2", machine="simulated:hls2")
+LAUNCHED = LaunchOptions(model="/m", cards=2, machine="simulated:hls2")
 MODEL = LaunchOptions(model="/m")
 STDOUT = Destination(None)
 
@@ -135,7 +135,7 @@ CASES = (
         f"cluster plan {LAUNCH} --hosts a,b --name n --tensor-parallel 2 --pipeline-parallel 3"
         " --data-parallel 4 --ray-port 5 --interface eth0 --enter x",
         cluster_case.read,
-        (LAUNCHED, ClusterOptions("a,b", None, "n", "x", "2", "3", "4", "5", "eth0")),
+        (LAUNCHED, ClusterOptions("a,b", None, "n", "x", 2, 3, 4, 5, "eth0")),
         {"ask": True},
     ),
     Case(
@@ -226,13 +226,12 @@ CASES = (
     Case("bench s --learn a b", bench_learn.learn, (["a", "b"], "s")),
     Case("bench --unlearn", bench_learn.unlearn, ()),
     Case(
-        "offline pack -o /o --engine cpu --model demo --with-cache --image --python p"
-        " --platform x -c /c",
+        "offline pack demo -o /o --engine cpu --with-cache --image --python p --platform x -c /c",
         offline_pack.pack,
         (PackOptions("cpu", "demo", Path("/o"), True, True, "p", "x", _C),),
     ),
     Case(
-        "offline pack -o /o --engine cpu --model demo",
+        "offline pack demo -o /o --engine cpu",
         offline_pack.pack,
         (PackOptions("cpu", "demo", Path("/o")),),
     ),

@@ -10,10 +10,10 @@ import pytest
 import typer
 import typer.main
 
-from gaudi_launch.cli.record_options import RecordCommand, record
+from gaudi_launch.cli.record_options import LAUNCH_OPTIONS, RecordCommand, ReplicasCommand, record
 from gaudi_launch.cli.table import COMMANDS, load_command
-from gaudi_launch.core.base.fields import option_of, switch, text, value, values
-from gaudi_launch.core.launch.options import LaunchOptions
+from gaudi_launch.core.base.fields import option_of, options_of, switch, text, value, values
+from gaudi_launch.core.planning.launch_options import LaunchOptions
 from gaudi_launch.extensions.kubernetes.options import KubernetesOptions
 
 
@@ -101,3 +101,18 @@ def test_every_launch_option_is_on_the_command_line() -> None:
     assert [each.name for each in fields(LaunchOptions) if option_of(each) is None] == []
     cluster = [each.name for each in fields(KubernetesOptions) if option_of(each) is None]
     assert cluster == ["replicas", "max_replicas", "requests", "release", "secret_names", "gateway"]
+
+
+def test_a_target_takes_the_launch_options_that_its_help_leaves_out() -> None:
+    launch = {name for name, option in options_of(LaunchOptions).items() if option.names}
+    render = load_command("render", COMMANDS["render"][0])
+    for name, shown in (("docker", {"plan_file"}), ("kubernetes", {*ReplicasCommand.shown})):
+        command = render.get_command(None, name)
+        assert {param.name for param in command.params if param.hidden} == launch - shown
+        assert LAUNCH_OPTIONS in command.help
+
+
+@pytest.mark.parametrize("words", ["M", "-w M", "--all --weights M", "--weights=M --all"])
+def test_a_model_is_the_first_argument_or_the_value_of_w(words: str) -> None:
+    command = load_command("inspect", COMMANDS["inspect"][0])
+    assert command.make_context("inspect", words.split()).params["model"] == "M"

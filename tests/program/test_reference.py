@@ -64,6 +64,11 @@ def sources() -> Iterator[tuple[str, str]]:
             yield path.relative_to(PACKAGE).as_posix(), path.read_text(encoding="utf-8")
 
 
+def test_the_schemas_have_every_launch_option(reference: ModuleType) -> None:
+    made = reference.schemas()
+    assert [path.name for path, text in made.items() if path.read_text("utf-8") != text] == []
+
+
 def test_every_generated_page_is_current(generated: dict[str, str]) -> None:
     stale = [
         name

@@ -10,8 +10,9 @@ from gaudi_launch.commands import estimate
 from gaudi_launch.commands.inspect import fit
 from gaudi_launch.core.base.errors import LaunchError
 from gaudi_launch.core.launch import prediction, route
-from gaudi_launch.core.launch.options import LaunchOptions
 from gaudi_launch.core.planning.known_model import known_model
+from gaudi_launch.core.planning.launch_options import LaunchOptions
+from gaudi_launch.core.planning.parse import if_given, pair
 from gaudi_launch.extensions.recommend import case as recommend
 
 CLIENTS, INPUT, OUTPUT, LENGTH = "32", "1024", "256", "1280"
@@ -81,14 +82,14 @@ def of_fit(case: Case, length: str = LENGTH) -> fit.FitResult:
 def launch(case: Case) -> LaunchOptions:
     return LaunchOptions(
         model=case.model,
-        cards=str(case.cards),
+        cards=case.cards,
         machine=MACHINES[case.accelerator],
         dtype=case.dtype or None,
         engine=case.engine or None,
-        input_range=INPUT if case.ranges else None,
-        output_range=OUTPUT if case.ranges else None,
-        max_num_seqs=CLIENTS,
-        max_model_len=LENGTH,
+        input_range=pair("-i", INPUT) if case.ranges else None,
+        output_range=pair("-o", OUTPUT) if case.ranges else None,
+        max_num_seqs=int(CLIENTS),
+        max_model_len=int(LENGTH),
         trust_remote_code=True,
     )
 
@@ -96,7 +97,7 @@ def launch(case: Case) -> LaunchOptions:
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_memory_and_speed_are_the_same_for_every_command(case: Case) -> None:
     row = of_fit(case).table.rows[0]
-    given = estimate.EstimateOptions(concurrency=CLIENTS)
+    given = estimate.EstimateOptions(concurrency=int(CLIENTS))
     if not row.fits and row.reason.id != "fit.tight":
         with pytest.raises(LaunchError) as planned:
             route.plan(launch(case))
@@ -131,12 +132,12 @@ def test_a_configuration_that_is_given_is_recommended_with_the_figures_of_estima
     case: Case,
 ) -> None:
     options = launch(case)
-    searched = recommend.RecommendOptions(concurrency=CLIENTS, nodes="1", goal="cost")
+    searched = recommend.RecommendOptions(concurrency=int(CLIENTS), nodes="1", goal="cost")
     answer = recommend.solve(recommend.read(options, searched))
     winner = answer.found.winner
     assert winner is not None and winner.served is not None and answer.launch is not None
     assert winner.served.replicas == 1
-    found = estimate.predicted(answer.launch, estimate.EstimateOptions(concurrency=CLIENTS))
+    found = estimate.predicted(answer.launch, estimate.EstimateOptions(concurrency=int(CLIENTS)))
     served = winner.served
     assert found.plan == answer.plan
     assert (served.ttft, served.tpot, served.e2e) == tuple(
@@ -161,13 +162,13 @@ def test_the_length_without_an_option_is_the_same(
     row = fit.fit(known_model(LLAMA_70B, must_exist=False), typed).table.rows[0]
     options = LaunchOptions(
         model=LLAMA_70B,
-        cards="8",
+        cards=8,
         machine=MACHINES["gaudi2"],
         dtype="bf16",
         engine=engine or None,
-        input_range=inputs,
-        output_range=outputs,
-        max_num_seqs=CLIENTS,
+        input_range=if_given(pair, "-i", inputs),
+        output_range=if_given(pair, "-o", outputs),
+        max_num_seqs=int(CLIENTS),
     )
     made = route.plan(options)[0]
     assert made.args.last("--max-model-len") == str(length)

@@ -22,10 +22,10 @@ from gaudi_launch.commands.inspect.fit import engine_for
 from gaudi_launch.core.base.errors import LaunchError
 from gaudi_launch.core.base.paths import data_dir, machine_root
 from gaudi_launch.core.host.simulated import write_tree
-from gaudi_launch.core.launch.options import LaunchOptions
 from gaudi_launch.core.launch.report import Silent
 from gaudi_launch.core.launch.route import checked_plan
 from gaudi_launch.core.launch.serve import ServeMode, start
+from gaudi_launch.core.planning.launch_options import LaunchOptions
 from gaudi_launch.core.services.process import detach
 from gaudi_launch.core.services.state.reservation import reserve, reserve_address
 from tests.support.every_case import EVERY_CASE, examples
@@ -225,7 +225,7 @@ def test_serve_says_what_plan_says(
         (place / "hl").symlink_to(tree)
         (tree / "proc/cmdline").write_text(good.replace("iommu=pt", kernel))
         number = unused_port()
-        options = LaunchOptions(model=model, cards="1", engine=name, port=str(number), **precision)
+        options = LaunchOptions(model=model, cards=1, engine=name, port=number, **precision)
         options = replace(options, extra=arguments, tuning=tuning)
         started.clear()
         shutil.rmtree(data_dir(), ignore_errors=True)

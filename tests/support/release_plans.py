@@ -16,10 +16,10 @@ from typing import Any
 from gaudi_launch.core.base.errors import LaunchError
 from gaudi_launch.core.engines.support import version_of
 from gaudi_launch.core.engines.version_facts import names_of, reads_variable
-from gaudi_launch.core.launch.options import LaunchOptions
 from gaudi_launch.core.launch.route import checked_plan
 from gaudi_launch.core.launch.todo import CheckedPlan
 from gaudi_launch.core.planning.engine import BucketQuestion, Context
+from gaudi_launch.core.planning.launch_options import LaunchOptions
 from gaudi_launch.core.planning.plan import variables_of
 
 Kind = Mapping[str, Any]

@@ -19,7 +19,7 @@ from gaudi_launch.core.recipes.key import parts_of, parts_of_host
 from gaudi_launch.core.recipes.size_limits import Doomed, parse_age, parse_size, to_prune
 
 if TYPE_CHECKING:
-    from gaudi_launch.core.launch.options import LaunchOptions
+    from gaudi_launch.core.planning.launch_options import LaunchOptions
     from gaudi_launch.core.recipes.cache_root import CacheEntry
     from gaudi_launch.core.recipes.key import KeyDifference, KeyParts
     from gaudi_launch.core.recipes.ledger import Ledger

@@ -6,24 +6,21 @@ from pathlib import Path
 
 import typer
 
-from gaudi_launch.cli.command_app import CommandApp
+from gaudi_launch.cli.command_app import JSON, CommandApp
 from gaudi_launch.cli.options import Launch, LaunchOptions, RecordCommand
+from gaudi_launch.cli.shared_options import CACHE
 
 app = CommandApp(
     no_args_is_help=True, help="List, verify, prune and ship caches of compiled graphs (recipes)."
 )
 
-Root = typer.Option(
-    None, "-c", "--cache", metavar="DIR", help="The cache root (default: the XDG cache folder)."
-)
-Json = typer.Option(False, "--json", help="One JSON object on stdout.")
 Machine = typer.Option(
     None, "--machine", help="Check for another machine: a snapshot or simulated:NAME."
 )
 
 
 @app.command("list")
-def list_(cache: Path | None = Root, as_json: bool = Json, machine: str | None = Machine) -> None:
+def list_(cache: Path | None = CACHE, as_json: bool = JSON, machine: str | None = Machine) -> None:
     """List every key: model, engine, cards, dtype, graphs, size, age, and if it fits this
     machine."""
     from gaudi_launch.commands.cache.case import listing, root_of
@@ -33,7 +30,7 @@ def list_(cache: Path | None = Root, as_json: bool = Json, machine: str | None =
 
 
 @app.command()
-def show(key: str, cache: Path | None = Root, as_json: bool = Json) -> None:
+def show(key: str, cache: Path | None = CACHE, as_json: bool = JSON) -> None:
     """Show one key: its model and machine, compiled buckets, and fill times."""
     from gaudi_launch.commands.cache.case import indexed, root_of
     from gaudi_launch.commands.cache.view import show_key
@@ -47,8 +44,8 @@ def verify(
     quick: bool = typer.Option(
         False, "--quick", help="Names and sizes only; contents are not read."
     ),
-    cache: Path | None = Root,
-    as_json: bool = Json,
+    cache: Path | None = CACHE,
+    as_json: bool = JSON,
 ) -> None:
     """Compare files with the index: sizes, checksums, empty and foreign files, interrupted
     fills."""
@@ -70,8 +67,8 @@ def prune(
         None, "--older", metavar="30d", help="Remove keys not used for this long."
     ),
     yes: bool = typer.Option(False, "--yes", help="Remove; without it keys are only shown."),
-    cache: Path | None = Root,
-    as_json: bool = Json,
+    cache: Path | None = CACHE,
+    as_json: bool = JSON,
 ) -> None:
     """Remove keys by size or age. Only shows them without --yes; keeps keys in use."""
     from gaudi_launch.commands.cache import case as use_case
@@ -82,7 +79,7 @@ def prune(
 
 
 @app.command()
-def export(key: str, file: Path, cache: Path | None = Root, as_json: bool = Json) -> None:
+def export(key: str, file: Path, cache: Path | None = CACHE, as_json: bool = JSON) -> None:
     """Write one key to FILE.tar.zst, to import on another machine."""
     from gaudi_launch.commands.cache.case import root_of
     from gaudi_launch.commands.cache.view import show_exported
@@ -100,8 +97,8 @@ def import_(
     force: bool = typer.Option(
         False, "--force", help="Import even for another machine, or replace an existing key."
     ),
-    cache: Path | None = Root,
-    as_json: bool = Json,
+    cache: Path | None = CACHE,
+    as_json: bool = JSON,
     machine: str | None = Machine,
 ) -> None:
     """Import an exported key; refuse one compiled for another machine."""
@@ -118,8 +115,8 @@ def sync(
     key: str,
     target: str = typer.Argument(..., metavar="USER@HOST[:DIR]"),
     run: bool = typer.Option(False, "--run", help="Run the command instead of printing it."),
-    cache: Path | None = Root,
-    as_json: bool = Json,
+    cache: Path | None = CACHE,
+    as_json: bool = JSON,
 ) -> None:
     """Print (or run) the rsync command that copies one key to another machine."""
     from gaudi_launch.commands.cache import case as use_case
@@ -133,7 +130,7 @@ def sync(
 
 
 @app.command(cls=RecordCommand)
-def adopt(as_json: bool = Json, options: LaunchOptions = Launch) -> None:
+def adopt(as_json: bool = JSON, options: LaunchOptions = Launch) -> None:
     """Write an index for a cache folder of the start scripts (-c DIR, and the options of its
     serve)."""
     from gaudi_launch.commands.cache import case as use_case

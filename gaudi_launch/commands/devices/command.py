@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from gaudi_launch.cli.command_app import CommandApp
+from gaudi_launch.cli.command_app import JSON, CommandApp
 from gaudi_launch.cli.console import emit_json, known
 from gaudi_launch.cli.streams import is_utf
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
@@ -52,14 +52,13 @@ _TREE = typer.Option(
         "for PATH."
     ),
 )
-_JSON = typer.Option(False, "--json", help="One JSON object on stdout.")
 
 
 @app.callback(invoke_without_command=True)
 def devices(
     ctx: typer.Context,
     machine: str | None = _MACHINE,
-    as_json: bool = _JSON,
+    as_json: bool = JSON,
 ) -> None:
     """Show the cards: index, module, product, PCI address, NUMA, CPUs, memory, power, users."""
     # both options may come before a subcommand too
@@ -98,7 +97,7 @@ def pick(
         None, "-m", "--modules", metavar="0,1,..", help="Module IDs to use."
     ),
     machine: str | None = _MACHINE,
-    as_json: bool = _JSON,
+    as_json: bool = JSON,
     form: str = typer.Option(
         "text",
         "--format",
@@ -109,7 +108,8 @@ def pick(
     """Print the cards that 'serve' would select, with the reasons, without reserving them."""
     from gaudi_launch.commands.devices.view import pick_to_json, show_pick
     from gaudi_launch.core.launch.machine import load
-    from gaudi_launch.core.planning.placement import choose, parse_modules, parse_visible
+    from gaudi_launch.core.planning.parse import parse_modules
+    from gaudi_launch.core.planning.placement import choose, parse_visible
 
     forms = ("text", "modules", "indices", "cpus")
     if form not in forms:
@@ -145,7 +145,7 @@ def power(
     ),
     yes: bool = typer.Option(False, "-y", "--yes", help="Change the limits without confirmation."),
     machine: str | None = _MACHINE,
-    as_json: bool = _JSON,
+    as_json: bool = JSON,
 ) -> None:
     """Set the power limit of cards, or restore it.
 
@@ -156,7 +156,7 @@ def power(
     from gaudi_launch.core.base import paths
     from gaudi_launch.core.doctor import power_limit
     from gaudi_launch.core.launch.machine import load
-    from gaudi_launch.core.planning.placement import parse_modules
+    from gaudi_launch.core.planning.parse import parse_modules
 
     machine, as_json = _given(ctx, machine, as_json)
     if (limit is None) != undo:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from gaudi_launch.cli.command_app import CommandApp
+from gaudi_launch.cli.command_app import JSON, CommandApp
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def doctor(
         False, "--all", help="Also show the passed and skipped checks."
     ),
     verbose: bool = typer.Option(False, "-v", "--verbose", help="Details of every check."),
-    as_json: bool = typer.Option(False, "--json", help="One JSON object on stdout."),
+    as_json: bool = JSON,
 ) -> None:
     """Check BIOS, OS, memory, driver, cards, network, containers, engine, weights and cache;
     change nothing unless --fix is given. Exit code 0: no failures, 3: this machine cannot
@@ -89,7 +89,7 @@ def doctor(
     from gaudi_launch.commands.doctor.case import DoctorRequest
     from gaudi_launch.core.doctor import runner
     from gaudi_launch.core.doctor.findings import Wants
-    from gaudi_launch.core.planning.placement import parse_modules
+    from gaudi_launch.core.planning.parse import parse_modules
 
     if sum((fix, undo, show_list, bundle is not None)) > 1:
         raise LaunchError("doctor.fix.both", ExitCode.USAGE)

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import typer
 
-from gaudi_launch.cli.command_app import CommandApp
+from gaudi_launch.cli.command_app import JSON, CommandApp
+from gaudi_launch.cli.record_options import ModelCommand
 from gaudi_launch.core.engines.registry import names_with_cards
 
 app = CommandApp()
 
 
-@app.command()
+@app.command(cls=ModelCommand)
 def inspect(
     model: str = typer.Argument(
         ..., metavar="MODEL", help="A folder, a hub ID, a model with a profile, or a model class."
@@ -45,7 +46,7 @@ def inspect(
     show_all: bool = typer.Option(
         False, "--all", help="Every fact, data type, engine release and reason."
     ),
-    as_json: bool = typer.Option(False, "--json", help="One JSON object on stdout."),
+    as_json: bool = JSON,
 ) -> None:
     """Show the cards that a model fits, the engine releases that run it, its sizes and missing
     files.

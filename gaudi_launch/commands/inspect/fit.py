@@ -27,7 +27,7 @@ from gaudi_launch.core.planning import profiles
 from gaudi_launch.core.planning.engine import Engine
 from gaudi_launch.core.planning.fit import divided, limits_of, ways_out
 from gaudi_launch.core.planning.model_name import check_sizes, name_warning
-from gaudi_launch.core.planning.parse import MOST_SEQS, if_given, number, ranges, tokens
+from gaudi_launch.core.planning.parse import MOST_SEQS, if_given, number, pair, tokens
 from gaudi_launch.core.planning.request import Request
 from gaudi_launch.core.planning.support_answer import check_support
 
@@ -223,7 +223,6 @@ def request_for(model: Model, given: ServedLengths) -> Request:
     Without a total, the engine chooses one as in a plan. Raises LaunchError (USAGE) for
     another text than numbers.
     """
-    asked = ranges(given.inputs or None, given.outputs or None)
     return Request(
         model.path,
         max_model_len=if_given(tokens, "-l", given.length, most=10**9),
@@ -231,7 +230,6 @@ def request_for(model: Model, given: ServedLengths) -> Request:
         trust_remote_code=True,  # consent is needed to launch the model, not to size it
         environment=dict(os.environ),
         files_dir=str(cache_dir() / "buckets"),
-        input_range=asked.input,
-        output_range=asked.output,
-        open_ranges=asked.open,
+        input_range=if_given(pair, "-i", given.inputs),
+        output_range=if_given(pair, "-o", given.outputs),
     )

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import typer
 
-from gaudi_launch.cli.command_app import CommandApp
+from gaudi_launch.cli.command_app import JSON, CommandApp
 
 app = CommandApp(
     no_args_is_help=True,
 )
 
-_JSON = typer.Option(False, "--json", help="One JSON object on stdout.")
-
 
 @app.command("list")
-def list_profiles(as_json: bool = _JSON) -> None:
+def list_profiles(as_json: bool = JSON) -> None:
     """List the profiles: shipped ones, and yours in the config directory, which take precedence."""
     from gaudi_launch.commands.profiles.view import show_list
     from gaudi_launch.core.planning.profiles import profiles
@@ -25,7 +23,7 @@ def list_profiles(as_json: bool = _JSON) -> None:
 @app.command()
 def show(
     name: str = typer.Argument(..., metavar="NAME", help="A profile's name, or a model ID."),
-    as_json: bool = _JSON,
+    as_json: bool = JSON,
 ) -> None:
     """Show one profile file, with the source of each value."""
     from gaudi_launch.commands.profiles.view import show_file
@@ -37,7 +35,7 @@ def show(
 @app.command()
 def check(
     file: str = typer.Argument("", metavar="[FILE]", help="A profile to check (default: all)."),
-    as_json: bool = _JSON,
+    as_json: bool = JSON,
 ) -> None:
     """Check profiles against their schema (profiles/schema/model.json)."""
     from pathlib import Path

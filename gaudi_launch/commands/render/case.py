@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from gaudi_launch.core.launch.named_plans import NamedPlans
-    from gaudi_launch.core.launch.options import LaunchOptions
     from gaudi_launch.core.launch.prepared import Prepared
     from gaudi_launch.core.launch.report import Reporter
     from gaudi_launch.core.planning.container import Container
+    from gaudi_launch.core.planning.launch_options import LaunchOptions
     from gaudi_launch.core.planning.placement import Placement
     from gaudi_launch.core.planning.plan import Plan
     from gaudi_launch.core.render.gateway import GatewayPlace
@@ -253,7 +253,7 @@ def _engines(several: NamedPlans, to: Destination, reporter: Reporter) -> list[P
     once = _Once(reporter)
     found = []
     for number, each in enumerate(several.plans):
-        options = replace(each.options, port=str(_FIRST_PORT + number))
+        options = replace(each.options, port=_FIRST_PORT + number)
         folder = None if to.output is None else str(Path(to.output) / each.name)
         own = replace(to, output=folder, name=each.name)
         found.append(to_render(options, own, once, placement=each.plan.placement))
@@ -265,7 +265,7 @@ def refuse_beside(options: LaunchOptions, name: str, allowed: Sequence[str] = ()
 
     ``allowed`` are fields of the options.
     """
-    given = [spelling for field, spelling in options.given() if field not in allowed]
+    given = [each.names[0] for field, each in options.options_given() if field not in allowed]
     if options.extra:
         given.append("--")
     if given:
@@ -296,7 +296,6 @@ def to_render(
 
     if to.name is not None:
         store.check_name(to.name)
-    check_output_option(options)
     wanted = absolute_paths(options)
     here = options.machine is None
     prepared = prepare(wanted, in_image=here and is_elsewhere(options.python, here=True))
@@ -318,20 +317,6 @@ def to_render(
         reporter.say(warning.render())
     name = to.name or store.default_name(prepared.model.name, str(port))
     return PlanToRender(prepared, plan, name, dict(files))
-
-
-def check_output_option(options: LaunchOptions) -> None:
-    """Raise LaunchError (USAGE) for a path after -o.
-
-    Other programs use -o for the output path.
-    """
-
-    value = options.output_range
-    if value is not None and any(character.isalpha() or character in "/~" for character in value):
-        # 2k is a length
-        if value.lower().rstrip("km").replace(",", "").isdigit():
-            return
-        raise LaunchError("render.output_option", ExitCode.USAGE, found=value)
 
 
 def absolute_paths(options: LaunchOptions) -> LaunchOptions:

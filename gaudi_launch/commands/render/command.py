@@ -11,7 +11,7 @@ from pathlib import Path
 import typer
 
 from gaudi_launch.cli.command_app import CommandApp
-from gaudi_launch.cli.options import Launch, LaunchOptions, RecordCommand, record
+from gaudi_launch.cli.options import BriefCommand, Launch, LaunchOptions, record
 from gaudi_launch.cli.table import listed
 from gaudi_launch.cli.terminal import Terminal
 from gaudi_launch.commands.render import case
@@ -37,7 +37,7 @@ _Files = record(FileOptions())
 _ContainerFiles = record(ContainerFileOptions())
 
 
-@app.command(cls=RecordCommand)
+@app.command(cls=BriefCommand)
 def script(files: FileOptions = _Files, options: LaunchOptions = Launch) -> None:
     """Write a bash script that starts the engine, bound to its CPUs; it runs without
     gaudi-launch."""
@@ -46,7 +46,7 @@ def script(files: FileOptions = _Files, options: LaunchOptions = Launch) -> None
     _render(ScriptTarget(), None, files, options)
 
 
-@app.command(cls=RecordCommand)
+@app.command(cls=BriefCommand)
 def docker(files: ContainerFileOptions = _ContainerFiles, options: LaunchOptions = Launch) -> None:
     """Write a 'docker run' script with the cards; it builds the image if none is published."""
     from gaudi_launch.commands.render.targets import DockerTarget
@@ -54,7 +54,7 @@ def docker(files: ContainerFileOptions = _ContainerFiles, options: LaunchOptions
     _render(DockerTarget(), files.image, files, options)
 
 
-@app.command(cls=RecordCommand)
+@app.command(cls=BriefCommand)
 def compose(
     stack: str = STACK,
     files: ContainerFileOptions = _ContainerFiles,
@@ -66,7 +66,7 @@ def compose(
     _render_any(ComposeTarget(), files.image, stack, files, options)
 
 
-@app.command(cls=RecordCommand)
+@app.command(cls=BriefCommand)
 def quadlet(files: ContainerFileOptions = _ContainerFiles, options: LaunchOptions = Launch) -> None:
     """Write a Quadlet unit: podman runs the container, systemd supervises it."""
     from gaudi_launch.commands.render.targets import QuadletTarget
@@ -74,7 +74,7 @@ def quadlet(files: ContainerFileOptions = _ContainerFiles, options: LaunchOption
     _render(QuadletTarget(), files.image, files, options)
 
 
-@app.command(cls=RecordCommand)
+@app.command(cls=BriefCommand)
 def systemd(
     stack: str = STACK,
     files: FileOptions = _Files,

@@ -6,7 +6,7 @@ import time
 
 import typer
 
-from gaudi_launch.cli.command_app import CommandApp
+from gaudi_launch.cli.command_app import JSON, CommandApp
 
 app = CommandApp()
 
@@ -22,7 +22,7 @@ def ps(
     prune: bool = typer.Option(
         False, "--prune", help="Remove the failed services with their logs."
     ),
-    as_json: bool = typer.Option(False, "--json", help="One JSON object on stdout."),
+    as_json: bool = JSON,
 ) -> None:
     """List services: model, engine, cards, port, phase, uptime, requests."""
     from gaudi_launch.cli.console import emit_json

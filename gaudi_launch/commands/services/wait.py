@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import typer
 
-from gaudi_launch.cli.command_app import CommandApp
-from gaudi_launch.cli.service_argument import NAME
+from gaudi_launch.cli.command_app import JSON, CommandApp
+from gaudi_launch.cli.shared_options import NAME
 
 app = CommandApp()
 
@@ -16,7 +16,7 @@ def wait(
     timeout: str | None = typer.Option(
         None, "--timeout", metavar="TIME", help="Timeout: 90, 5m, 1h."
     ),
-    as_json: bool = typer.Option(False, "--json", help="One JSON object on stdout."),
+    as_json: bool = JSON,
 ) -> None:
     """Show the progress of a launch until the service is ready (exit 0) or failed (exit 4)."""
     import time

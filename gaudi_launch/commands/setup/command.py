@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 
 import typer
 
-from gaudi_launch.cli.command_app import CommandApp
+from gaudi_launch.cli.command_app import JSON, CommandApp
 from gaudi_launch.cli.console import emit_json, say
 from gaudi_launch.commands.setup.case import (
     SetupResult,
@@ -108,7 +108,7 @@ def setup(
     no_demo: bool = typer.Option(
         False, "--no-demo", help="cpu: install the engine only, without the demo model."
     ),
-    as_json: bool = typer.Option(False, "--json", help="One JSON object on stdout."),
+    as_json: bool = JSON,
 ) -> None:
     """Prepare an engine environment. Run again after an interruption to resume.
 

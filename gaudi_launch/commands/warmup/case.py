@@ -17,9 +17,10 @@ from gaudi_launch.core.buckets.past_requests import read_workload
 from gaudi_launch.core.buckets.prompts_per_step import PromptsChoice, choose_prompts
 from gaudi_launch.core.buckets.strategies import Judged, judged
 from gaudi_launch.core.buckets.warmup_time import FILE_NAME, Span, per_graph, read_measured
-from gaudi_launch.core.launch.options import LaunchOptions, to_request
+from gaudi_launch.core.launch.launch_request import to_request
 from gaudi_launch.core.models.model import Model
 from gaudi_launch.core.planning.known_model import known_model
+from gaudi_launch.core.planning.launch_options import LaunchOptions
 from gaudi_launch.core.planning.model_name import name_warning
 from gaudi_launch.core.planning.precision import weight_type
 from gaudi_launch.core.predict.learned import read_learned

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import typer
 
-from gaudi_launch.cli.command_app import CommandApp
+from gaudi_launch.cli.command_app import OUTPUT_JSON, CommandApp
 from gaudi_launch.cli.options import Launch, LaunchOptions, RecordCommand
 
 app = CommandApp()
@@ -43,9 +43,7 @@ def warmup(
     list_: bool = typer.Option(
         False, "--list", help="Print every bucket of the plan.", rich_help_panel=_SHOW
     ),
-    as_json: bool = typer.Option(
-        False, "--json", help="Print one JSON object.", rich_help_panel=_SHOW
-    ),
+    as_json: bool = OUTPUT_JSON,
     options: LaunchOptions = Launch,
 ) -> None:
     """Predict warm-up and plan better buckets; starts nothing, needs no card and no model folder.

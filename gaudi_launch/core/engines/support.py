@@ -483,36 +483,31 @@ def _with_limits(
     variables: Mapping[str, str],
 ) -> ModelSupport:
     """Return the answer with the limits by quantisation and sparse attention."""
-    reasons = list(answer.reasons)
     expanded = _expanded(model, facts, variables)
+    if expanded is _NOT_EXPANDED:
+        method = _unlisted_method(model, facts, quantization)
+        if method:
+            return _without_method(answer, model, facts, method)
+    refusal = _refused_kernels(answer, model, facts, quantization)
+    if refusal:
+        return _refused(answer, *refusal)
+    compact = runs_compact_gdn(model, facts, variables)
+    reasons = list(answer.reasons)
     if expanded is not _NOT_EXPANDED:
         reasons.append(expanded.reason(answer.engine))
-    elif method := _unlisted_method(model, facts, quantization):
-        return _without_method(answer, model, facts, method)
-    loaded = quantization or method_of(model)
-    if model.moe and loaded == "modelopt" and loaded in facts.methods:
-        # vllm-project/vllm-gaudi@v0.26.0:vllm_gaudi/ops/hpu_modelopt.py:81 raises ValueError
-        return _refused(answer, message("support.modelopt_experts", engine=answer.engine))
-    # an engine of which no version has facts says nothing of its platform
     top = _sparse_tokens(model)
-    if top and facts.repository and not facts.sparse_as_dense:
-        listing = [each for each in versions() if (model.architecture or "") in each.classes]
-        having = [each for each in listing if each.sparse_as_dense]
-        no = message("support.no_sparse", engine=answer.engine, model=model.name, tokens=top)
-        return _refused(answer, no, *(_newest_with(model, having) if having else ()))
     if top and facts.repository:
         reasons.append(message("support.dense", engine=answer.engine, model=model.name, tokens=top))
-    compact = runs_compact_gdn(model, facts, variables)
     if compact:
         reasons.append(message("support.compact_gdn", engine=answer.engine, model=model.name))
     reasons += cache_limits(answer.caches, answer.engine, model)
-    status = answer.status
-    if reasons and status is SupportStatus.RUNS:
-        status = SupportStatus.LIMITED
     # what the makers have tested with this version runs, whatever its classes may contain
     refuses = refuses_layers(answer.caches) and answer.validated is None
+    status = answer.status
     if refuses:
         status = SupportStatus.NO
+    elif reasons and status is SupportStatus.RUNS:
+        status = SupportStatus.LIMITED
     return replace(
         answer,
         status=status,
@@ -522,6 +517,26 @@ def _with_limits(
         unless=expanded.unless,
         compact_states=compact,
     )
+
+
+def _refused_kernels(
+    answer: ModelSupport, model: Model, facts: Version, quantization: str
+) -> tuple[Message, ...]:
+    """Return why this version has no kernels for the experts or the sparse attention."""
+    loaded = quantization or method_of(model)
+    if model.moe and loaded == "modelopt" and loaded in facts.methods:
+        # vllm-project/vllm-gaudi@v0.26.0:vllm_gaudi/ops/hpu_modelopt.py:81 raises ValueError
+        return (message("support.modelopt_experts", engine=answer.engine),)
+    top = _sparse_tokens(model)
+    # an engine of which no version has facts says nothing of its platform
+    if not top or not facts.repository or facts.sparse_as_dense:
+        return ()
+    listing = [each for each in versions() if (model.architecture or "") in each.classes]
+    having = [each for each in listing if each.sparse_as_dense]
+    no = message("support.no_sparse", engine=answer.engine, model=model.name, tokens=top)
+    if not having:
+        return (no,)
+    return (no, *_newest_with(model, having))
 
 
 def _refused(answer: ModelSupport, *reasons: Message) -> ModelSupport:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
-
-from gaudi_launch.core.base.fields import option_of
 from gaudi_launch.core.base.redact import redact_arguments
 from gaudi_launch.core.engines.registry import entry
-from gaudi_launch.core.launch.options import LaunchOptions
 from gaudi_launch.core.launch.saved_plan import own_part
+from gaudi_launch.core.planning.launch_options import LaunchOptions
 
 
 def serve_command(options: LaunchOptions) -> tuple[str, ...]:
@@ -16,7 +13,7 @@ def serve_command(options: LaunchOptions) -> tuple[str, ...]:
 
     An engine with simulated cards keeps the machine that has them.
 
-    >>> four = LaunchOptions(model="m", cards="4", force=True, machine="x", extra=("--seed", "7"))
+    >>> four = LaunchOptions(model="m", cards=4, force=True, machine="x", extra=("--seed", "7"))
     >>> " ".join(serve_command(four))
     'gaudi-launch serve m -n 4 --force -- --seed 7'
     >>> rehearsal = LaunchOptions(model="m", engine="simulated", machine="simulated:hls2")
@@ -32,14 +29,15 @@ def serve_command(options: LaunchOptions) -> tuple[str, ...]:
         if options.model.startswith("-"):
             words.append("-w")
         words.append(options.model)
-    for field in fields(options):
-        option = option_of(field)
-        value = getattr(options, field.name)
-        if option is None or not option.names or not value or field.name in left_out:
+    for name, option in options.options_given():
+        if name in left_out:
+            continue
+        if option.many:
+            words += [word for each in getattr(options, name) for word in (option.names[0], each)]
             continue
         words.append(option.names[0])
         if not option.switch:
-            words.append(str(value))
+            words.append(options.text(name))
     if options.extra:
         words += ["--", *redact_arguments(options.extra)]
     return tuple(words)

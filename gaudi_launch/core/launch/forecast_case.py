@@ -13,12 +13,12 @@ from gaudi_launch.core.host.accelerators import Accelerator, accelerators, ident
 from gaudi_launch.core.host.hardware import Host
 from gaudi_launch.core.host.simulated import server_of
 from gaudi_launch.core.launch.machine import load
-from gaudi_launch.core.launch.options import LaunchOptions
 from gaudi_launch.core.launch.saved_plan import own_part
 from gaudi_launch.core.models.model import Model
 from gaudi_launch.core.models.sizing import WEIGHT_BYTES
 from gaudi_launch.core.planning.engine import Engine
 from gaudi_launch.core.planning.known_model import known_model
+from gaudi_launch.core.planning.launch_options import LaunchOptions
 from gaudi_launch.core.planning.model_name import check_sizes
 
 _log = logging.getLogger(__name__)

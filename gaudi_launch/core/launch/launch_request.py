@@ -1,18 +1,25 @@
-"""The options of a launch, completed by its saved plan and read as a request."""
+"""The options of a launch, completed by its saved plan and by facts to a request."""
 
 from __future__ import annotations
 
 import logging
+import os
+import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.core.base.fields import OneNumber
+from gaudi_launch.core.base.paths import cache_dir
 from gaudi_launch.core.engines import registry
 from gaudi_launch.core.engines.install.demo import demo_dir, demo_is_ready
-from gaudi_launch.core.launch.options import LaunchOptions, to_request
 from gaudi_launch.core.launch.saved_plan import ComparedPlan, merged
+from gaudi_launch.core.models.config import refuse_address
 from gaudi_launch.core.planning.engine_args import engine_args
+from gaudi_launch.core.planning.launch_options import LaunchOptions
+from gaudi_launch.core.planning.parse import MOST_CARDS, not_reduce
+from gaudi_launch.core.planning.parse import replicas as read_replicas
 from gaudi_launch.core.planning.request import Request
 from gaudi_launch.core.planning.secret_args import refuse_secret_args, with_secret_moved
 
@@ -31,6 +38,43 @@ class LaunchRequest:
     machine: str | None
     in_image: bool
     saved: ComparedPlan | None
+
+
+def to_request(options: LaunchOptions, environment: Mapping[str, str] | None = None) -> Request:
+    """Return the Request of these options in this process.
+
+    It has the process's environment, its cache folder and the time. Raises LaunchError (USAGE).
+    """
+    return completed(
+        options,
+        environment=dict(os.environ if environment is None else environment),
+        files_dir=str(cache_dir() / "buckets"),
+        stamp=time.strftime("%Y-%m-%d-%H-%M-%S"),
+    )
+
+
+def completed(
+    options: LaunchOptions, *, environment: Mapping[str, str], files_dir: str, stamp: str
+) -> Request:
+    """Return the Request of these options.
+
+    Pure. Raises LaunchError (USAGE) for options that do not go together.
+    """
+    if not options.model:
+        raise LaunchError("plan.no_model", ExitCode.USAGE)
+    refuse_address(options.model)
+    given = {each.name: getattr(options, each.name) for each in fields(LaunchOptions)}
+    given["tuning"] = options.tuning or "auto"
+    given["engine"] = options.engine or "auto"
+    if options.inc_fp8 and given["engine"] == "auto":
+        given["engine"] = registry.WITH_INC_FP8
+    if isinstance(options.reduce, OneNumber) and given["tuning"] != "reference":
+        raise not_reduce(options.text("reduce"))
+    if options.replicas is not None:
+        read_replicas("--replicas", options.text("replicas"), MOST_CARDS)
+    # a switch that was not given is undecided, not False
+    given["trust_remote_code"] = options.trust_remote_code or None
+    return Request(**given, environment=environment, files_dir=files_dir, stamp=stamp)
 
 
 def read_options(options: LaunchOptions, *, in_image: bool, secret_file: bool) -> LaunchRequest:

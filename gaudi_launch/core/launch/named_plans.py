@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from gaudi_launch.core.launch.options import LaunchOptions
+from gaudi_launch.core.planning.launch_options import LaunchOptions
 from gaudi_launch.core.planning.plan import Plan
 from gaudi_launch.core.render.gateway import GatewayFiles, GatewayPlace
 

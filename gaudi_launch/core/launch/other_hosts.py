@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
-from gaudi_launch.core.launch.options import LaunchOptions, to_request
+from gaudi_launch.core.launch.launch_request import to_request
 from gaudi_launch.core.launch.saved_plan import own_part
+from gaudi_launch.core.planning.launch_options import LaunchOptions
 from gaudi_launch.core.planning.request import Request
 from gaudi_launch.core.planning.secret_args import with_secret_moved
 

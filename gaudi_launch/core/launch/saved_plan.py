@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError, file_error
-from gaudi_launch.core.base.fields import option_of
+from gaudi_launch.core.base.fields import options_of
 from gaudi_launch.core.base.messages import Message, message
 from gaudi_launch.core.base.profiles_check import first_problem
 from gaudi_launch.core.base.reader import as_typed, checked_tree, read_text
@@ -27,8 +27,8 @@ from gaudi_launch.core.engines.registry import entry
 from gaudi_launch.core.host.accelerators import product_of
 from gaudi_launch.core.host.machine import SIMULATED
 from gaudi_launch.core.launch.machine import load
-from gaudi_launch.core.launch.options import LaunchOptions
 from gaudi_launch.core.planning.engine_args import engine_args
+from gaudi_launch.core.planning.launch_options import LaunchOptions
 from gaudi_launch.core.planning.option_table import UPSTREAM, option_table
 from gaudi_launch.core.planning.plan import Plan
 from gaudi_launch.core.planning.secret_args import refuse_secret_args
@@ -105,23 +105,19 @@ def traffic_of(options: LaunchOptions, load: Load | None) -> SavedTraffic:
     The given ranges, and as many clients as it serves at once.
     """
     if load is None:
-        return SavedTraffic(input=options.input_range or "", output=options.output_range or "")
+        return SavedTraffic(options.text("input_range"), options.text("output_range"))
     return SavedTraffic(
-        input=options.input_range or str(load.input_range[1]),
-        output=options.output_range or str(load.output_range[1]),
+        input=options.text("input_range") or str(load.input_range[1]),
+        output=options.text("output_range") or str(load.output_range[1]),
         concurrency=str(load.clients),
     )
 
 
 def key_of(name: str) -> str:
     """Return a field of LaunchOptions by its key in the file."""
-    for field in fields(LaunchOptions):
-        option = option_of(field)
-        if field.name == name and option is not None and option.names:
-            if name == "model":
-                return "model"
-            return option.names[-1].removeprefix("--")
-    raise KeyError(name)
+    if name == "model":
+        return "model"
+    return options_of(LaunchOptions)[name].names[-1].removeprefix("--")
 
 
 def saved_fields() -> dict[str, str]:
@@ -140,8 +136,13 @@ def entries_of(options: LaunchOptions) -> dict[str, Any]:
     given: dict[str, Any] = {}
     for key, name in saved_fields().items():
         value = getattr(options, name)
-        if value:
-            given[key] = list(value) if isinstance(value, tuple) else value
+        if not value:
+            continue
+        if name == "faults":
+            value = list(value)
+        elif value is not True:
+            value = options.text(name)
+        given[key] = value
     if options.extra:
         given[_EXTRA] = list(options.extra)
     return given
@@ -344,8 +345,8 @@ def differences(saved: SavedPlan, options: LaunchOptions, plan: Plan) -> tuple[M
         if not now or now == before:
             continue
         id = "saved.other_option" if before else "saved.more_option"
-        shown = f"--{key}" if now is True else f"--{key} {now}"
-        found.append(message(id, file=file, option=shown, saved=before))
+        shown = f"--{key}" if now is True else f"--{key} {options.text(name)}"
+        found.append(message(id, file=file, option=shown, saved=saved.options.text(name)))
     added = options.extra[len(saved.options.extra) :]
     if added:
         found.append(

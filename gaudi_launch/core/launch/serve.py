@@ -23,7 +23,6 @@ from gaudi_launch.core.launch.launch_request import set_up_demo
 from gaudi_launch.core.launch.machine import load
 from gaudi_launch.core.launch.model_needs import clear_old_scales
 from gaudi_launch.core.launch.model_setup import bring
-from gaudi_launch.core.launch.options import LaunchOptions
 from gaudi_launch.core.launch.prepared import Prepared
 from gaudi_launch.core.launch.report import Reporter
 from gaudi_launch.core.launch.route import ReservedCards, launch
@@ -31,6 +30,7 @@ from gaudi_launch.core.launch.saved_plan import merged, on_this_machine
 from gaudi_launch.core.launch.todo import CheckedPlan
 from gaudi_launch.core.planning.container import Container
 from gaudi_launch.core.planning.exported import SECRETS
+from gaudi_launch.core.planning.launch_options import LaunchOptions
 from gaudi_launch.core.planning.parse import seconds
 from gaudi_launch.core.planning.plan import Plan
 from gaudi_launch.core.planning.planner import place
@@ -106,7 +106,7 @@ def _named(how: ServeMode, given: LaunchOptions) -> ServeMode:
     return replace(how, name="demo")
 
 
-def _earlier_port(name: str | None) -> str | None:
+def _earlier_port(name: str | None) -> int | None:
     """Return the port of the earlier service of a given name; None without one.
 
     A name from the model contains the port. Raises LaunchError (USAGE) where it runs.
@@ -116,7 +116,7 @@ def _earlier_port(name: str | None) -> str | None:
         return None
     if earlier.alive:
         raise LaunchError("services.name_taken", ExitCode.USAGE, name=earlier.name)
-    return str(listener.address(earlier.url)[1]) if earlier.url else None
+    return listener.address(earlier.url)[1] if earlier.url else None
 
 
 def _at_a_free_port(options: LaunchOptions, how: ServeMode, reporter: Reporter) -> StartedService:
@@ -134,7 +134,7 @@ def _at_a_free_port(options: LaunchOptions, how: ServeMode, reporter: Reporter) 
             port, free = error.text.values["port"], error.text.values["free"]
             if how.name is None and registry.read(store.default_name(model, str(port))) is not None:
                 raise
-            options = replace(options, port=str(free))
+            options = replace(options, port=int(free))
             reporter.say(text("serve.next_port", port=port, free=free))
 
 

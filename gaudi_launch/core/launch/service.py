@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gaudi_launch.core.launch.options import LaunchOptions
 from gaudi_launch.core.launch.report import Reporter, Silent
 from gaudi_launch.core.launch.serve import ServeMode, start
 from gaudi_launch.core.launch.stop import left_error
 from gaudi_launch.core.launch.waiting import until_ready
+from gaudi_launch.core.planning.launch_options import LaunchOptions
 from gaudi_launch.core.planning.plan import Plan
 from gaudi_launch.core.services.state.registry import find
 from gaudi_launch.core.services.stop import stop

@@ -14,10 +14,10 @@ from gaudi_launch.core.doctor.findings import Finding
 from gaudi_launch.core.doctor.runner import stop_on_failures
 from gaudi_launch.core.engines import registry
 from gaudi_launch.core.engines.detect import detect
-from gaudi_launch.core.launch.options import LaunchOptions
 from gaudi_launch.core.launch.prepared import Prepared
 from gaudi_launch.core.models.config import looks_like_hub_id
 from gaudi_launch.core.planning.engine import Engine
+from gaudi_launch.core.planning.launch_options import LaunchOptions
 from gaudi_launch.core.planning.model_name import check_files, lacks_weights
 from gaudi_launch.core.planning.plan import Plan
 
@@ -82,7 +82,8 @@ class CheckedPlan:
     def startable(self, options: LaunchOptions) -> LaunchOptions:
         """Return the options that end its refusal: a free port, consent."""
         if self.taken is not None:
-            options = replace(options, port=str(self.taken.text.values.get("free", options.port)))
+            free = self.taken.text.values.get("free")
+            options = replace(options, port=options.port if free is None else int(free))
         consent = options.trust_remote_code or self.lacks_consent is not None
         return replace(options, trust_remote_code=consent)
 
@@ -158,38 +159,52 @@ def checked(prepared: Prepared, made: Plan) -> CheckedPlan:
 
 def _todo(made: Plan, prepared: Prepared) -> Iterator[Todo]:
     """Yield what is left to do for this plan, in order."""
-    request, simulated = prepared.request, made.engine.simulated
-    here = prepared.machine is None
-    # a hub ID is fetched, and its config.json read, by serve
-    fetched = looks_like_hub_id(request.model)
-    # a complete path may be a folder of another machine
-    elsewhere = not here and Path(request.model).is_absolute()
+    request, here = prepared.request, prepared.machine is None
     for warning in made.warnings:
-        if warning.id == "plan.name_sizeless":
-            yield Todo(warning, by_serve=fetched)
-        elif here and warning.id in ("plan.config_unknown", "quant.unreadable"):
-            yield Todo(warning, exit_code=ExitCode.USAGE)
-        elif warning.id == "plan.name_listed" and not (simulated or elsewhere):
-            hub_id = str(warning.values["hub_id"])
-            yield Todo(warning, ("gaudi-launch", "pull", hub_id, "--to", request.model))
+        todo = _of_model(warning, made, prepared)
+        if todo is not None:
+            yield todo
     if here and lacks_weights(prepared.model, request):
         yield Todo(message("serve.no_weights", path=request.model))
-    if made.container is None and (here or simulated):
+    if made.container is None and (here or made.engine.simulated):
         yield from _engine_todo(prepared)
     for each in prepared.steps:
         if not each.done and each.name != "engine" and each.what.id != "prepare.room_unknown":
             by_serve, code = each.name != "disk", ExitCode.MACHINE
             yield Todo(each.what, each.command, by_serve=by_serve, exit_code=code)
-    cards = str(len(made.placement.modules))
-    calibrate = ("gaudi-launch", "fp8", "calibrate", request.model, "-n", cards)
-    # the fetched config.json may show that the weights are fp8 already
-    decides_later = fetched and prepared.model.is_only_a_name
     for warning in made.warnings:
-        if warning.id in ("quant.none", "quant.measurements_missing"):
-            yield Todo(warning, calibrate, by_serve=decides_later)
-        elif warning.id == "tgi.not_measured":
-            measure = (*_MEASURE, "--model_name_or_path", request.model)
-            yield Todo(warning, measure, exit_code=ExitCode.USAGE)
+        todo = _of_measurements(warning, made, prepared)
+        if todo is not None:
+            yield todo
+
+
+def _of_model(warning: Message, made: Plan, prepared: Prepared) -> Todo | None:
+    """Return what a warning about the model leaves to do."""
+    model, here = prepared.request.model, prepared.machine is None
+    if warning.id == "plan.name_sizeless":
+        # a hub ID is fetched, and its config.json read, by serve
+        return Todo(warning, by_serve=looks_like_hub_id(model))
+    if here and warning.id in ("plan.config_unknown", "quant.unreadable"):
+        return Todo(warning, exit_code=ExitCode.USAGE)
+    # a complete path may be a folder of another machine
+    elsewhere = not here and Path(model).is_absolute()
+    if warning.id != "plan.name_listed" or made.engine.simulated or elsewhere:
+        return None
+    return Todo(warning, ("gaudi-launch", "pull", str(warning.values["hub_id"]), "--to", model))
+
+
+def _of_measurements(warning: Message, made: Plan, prepared: Prepared) -> Todo | None:
+    """Return what a warning about missing fp8 measurements leaves to do."""
+    model = prepared.request.model
+    if warning.id in ("quant.none", "quant.measurements_missing"):
+        # the fetched config.json may show that the weights are fp8 already
+        decides_later = looks_like_hub_id(model) and prepared.model.is_only_a_name
+        cards = str(len(made.placement.modules))
+        calibrate = ("gaudi-launch", "fp8", "calibrate", model, "-n", cards)
+        return Todo(warning, calibrate, by_serve=decides_later)
+    if warning.id == "tgi.not_measured":
+        return Todo(warning, (*_MEASURE, "--model_name_or_path", model), exit_code=ExitCode.USAGE)
+    return None
 
 
 def _engine_todo(prepared: Prepared) -> Iterator[Todo]:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
+from functools import partial
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
-from gaudi_launch.core.base.fields import text
+from gaudi_launch.core.base.fields import OptionRecord, text, value
 from gaudi_launch.core.base.messages import Message, message
 from gaudi_launch.core.base.optional import mapped
 from gaudi_launch.core.buckets.past_requests import PastRequests, read_past
-from gaudi_launch.core.planning.parse import Ranges, if_given, number
+from gaudi_launch.core.planning.parse import Ranges, number
 from gaudi_launch.core.predict.load import (
     Load,
     LoadRequest,
@@ -23,25 +24,62 @@ from gaudi_launch.core.predict.load import (
 from gaudi_launch.core.predict.targets import Targets
 
 _PER = {"s": 1, "sec": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
-_NUMBER = r"([0-9]+(?:\.[0-9]+)?(?:[eE][+]?[0-9]{1,2})?)"
+_NUMBER = r"([0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]{1,2})?)"
 _MOST_RATE = 1e7
 _MOST_CLIENTS = 100_000_000
 _PANEL = "Traffic and targets"
 POISSON, OWN = "poisson", "trace"
 
 
-@dataclass(frozen=True)
-class LoadOptions:
-    """Load and past requests as typed; empty where not given."""
+def read_rate(flag: str, text: str) -> float:
+    """Return requests per second. Raises LaunchError (USAGE)."""
+    match = re.fullmatch(_NUMBER + r"(?:\s*/\s*([a-z]+))?", text.strip())
+    value = 0.0
+    if match:
+        value = float(match.group(1)) / _PER.get(match.group(2) or "s", math.inf)
+    if not 0 < value <= _MOST_RATE:
+        raise LaunchError(
+            "capacity.bad_rate", ExitCode.USAGE, found=text, most=f"{_MOST_RATE:,.0f}"
+        )
+    return value
 
-    rate: str = text(
-        "--rate", help="Total request rate: 50/s, 3000/m, 2e6/d.", panel=_PANEL, metavar="RATE"
+
+def read_latency(flag: str, text: str) -> float:
+    """Return the seconds of a latency. Raises LaunchError (USAGE)."""
+    match = re.fullmatch(_NUMBER + r"\s*(ms|s)?", text.strip())
+    value = 0.0
+    if match:
+        value = float(match.group(1)) / (1000 if match.group(2) == "ms" else 1)
+    if not 0 < value < 1e6:
+        raise LaunchError("capacity.bad_time", ExitCode.USAGE, flag=flag, found=text)
+    return value
+
+
+def read_percentile(flag: str, text: str) -> float:
+    """Return a percentile from 1 to below 100. Raises LaunchError (USAGE)."""
+    match = re.fullmatch(r"[pP]?([0-9]{1,2}(?:\.[0-9]{1,3})?)", text.strip())
+    if not match or not 1 <= float(match.group(1)) < 100:
+        raise LaunchError("capacity.bad_percentile", ExitCode.USAGE, found=text)
+    return float(match.group(1))
+
+
+@dataclass(frozen=True)
+class LoadOptions(OptionRecord):
+    """Load and past requests; empty where not given."""
+
+    rate: float | None = value(
+        "--rate",
+        help="Total request rate: 50/s, 3000/m, 2e6/d.",
+        panel=_PANEL,
+        metavar="RATE",
+        read=read_rate,
     )
-    concurrency: str = text(
+    concurrency: int | None = value(
         "--concurrency",
         help="Clients that each wait for an answer, instead of --rate.",
         panel=_PANEL,
         metavar="N",
+        read=partial(number, most=_MOST_CLIENTS),
     )
     trace: str = text(
         "--trace",
@@ -59,21 +97,36 @@ class LoadOptions:
 
 @dataclass(frozen=True)
 class TrafficOptions(LoadOptions):
-    """Load, past requests and targets as typed; empty where not given."""
+    """Load, past requests and targets; empty where not given."""
 
-    ttft: str = text(
-        "--ttft", help="Time to first token: 1.5s, 800ms.", panel=_PANEL, metavar="TIME"
+    ttft: float | None = value(
+        "--ttft",
+        help="Time to first token: 1.5s, 800ms.",
+        panel=_PANEL,
+        metavar="TIME",
+        read=read_latency,
     )
-    tpot: str = text(
-        "--tpot", help="Time per output token: 0.05, 50ms.", panel=_PANEL, metavar="TIME"
+    tpot: float | None = value(
+        "--tpot",
+        help="Time per output token: 0.05, 50ms.",
+        panel=_PANEL,
+        metavar="TIME",
+        read=read_latency,
     )
-    e2e: str = text("--e2e", help="Time to the last token: 20s.", panel=_PANEL, metavar="TIME")
-    percentile: str = text(
+    e2e: float | None = value(
+        "--e2e",
+        help="Time to the last token: 20s.",
+        panel=_PANEL,
+        metavar="TIME",
+        read=read_latency,
+    )
+    percentile: float = text(
         "--percentile",
         help="Percentage of requests within the targets.",
         panel=_PANEL,
         metavar="P",
         default="95",
+        read=read_percentile,
     )
 
 
@@ -97,24 +150,15 @@ class PastTraffic:
 
 
 def targets_of(given: TrafficOptions) -> Targets:
-    """Return the targets. Raises LaunchError (USAGE)."""
-    return Targets(
-        if_given(read_latency, "--ttft", given.ttft),
-        if_given(read_latency, "--tpot", given.tpot),
-        read_percentile(given.percentile),
-        if_given(read_latency, "--e2e", given.e2e),
-    )
+    """Return the targets."""
+    return Targets(given.ttft, given.tpot, given.percentile, given.e2e)
 
 
 def demand_of(given: LoadOptions) -> Demand:
-    """Return the load. Raises LaunchError (USAGE), also for both kinds at once."""
+    """Return the load. Raises LaunchError (USAGE) for both kinds at once."""
     if given.rate and given.concurrency:
         raise LaunchError("capacity.one_demand", ExitCode.USAGE)
-    if given.concurrency:
-        return Demand(clients=number("--concurrency", given.concurrency, 1, _MOST_CLIENTS))
-    if given.rate:
-        return Demand(rate=read_rate(given.rate))
-    return Demand()
+    return Demand(given.rate or 0.0, given.concurrency or 0)
 
 
 def past_of(given: LoadOptions) -> PastTraffic:
@@ -167,35 +211,3 @@ def rate_of_trace(past: list[LoadRequest] | None, notes: list[Message]) -> float
     if busy is not None:
         notes.append(message("capacity.busiest", rate=f"{busy:.3g}"))
     return found
-
-
-def read_rate(text: str) -> float:
-    """Return requests per second. Raises LaunchError (USAGE)."""
-    match = re.fullmatch(_NUMBER + r"(?:\s*/\s*([a-z]+))?", text.strip())
-    value = 0.0
-    if match:
-        value = float(match.group(1)) / _PER.get(match.group(2) or "s", math.inf)
-    if not 0 < value <= _MOST_RATE:
-        raise LaunchError(
-            "capacity.bad_rate", ExitCode.USAGE, found=text, most=f"{_MOST_RATE:,.0f}"
-        )
-    return value
-
-
-def read_latency(flag: str, text: str) -> float:
-    """Return the seconds of a latency. Raises LaunchError (USAGE)."""
-    match = re.fullmatch(_NUMBER + r"\s*(ms|s)?", text.strip())
-    value = 0.0
-    if match:
-        value = float(match.group(1)) / (1000 if match.group(2) == "ms" else 1)
-    if not 0 < value < 1e6:
-        raise LaunchError("capacity.bad_time", ExitCode.USAGE, flag=flag, found=text)
-    return value
-
-
-def read_percentile(text: str) -> float:
-    """Return a percentile from 1 to below 100. Raises LaunchError (USAGE)."""
-    match = re.fullmatch(r"[pP]?([0-9]{1,2}(?:\.[0-9]{1,3})?)", text.strip())
-    if not match or not 1 <= float(match.group(1)) < 100:
-        raise LaunchError("capacity.bad_percentile", ExitCode.USAGE, found=text)
-    return float(match.group(1))

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Concatenate, ParamSpec, TypeVar
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.core.base.fields import OneNumber
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -16,6 +17,8 @@ _MOST = 10**9
 # larger values are typos, and would make planning and warm-up run forever
 MOST_SEQS = 4096
 MOST_TOKENS = 10_485_760
+MOST_REPLICAS = 10_000
+MOST_CARDS = 64
 # vllm/engine/arg_utils.py human_readable_int: lower-case letters count in thousands, capitals in
 # 1024
 _SHORT = re.compile(r"(\d{1,9}(?:\.\d{1,6})?)([kmgtKMGT])", re.ASCII)
@@ -26,6 +29,8 @@ _FRACTIONS = {
     False: re.compile(r"[0-9]+(\.[0-9]*)?|\.[0-9]+"),
 }
 _POWERS = "kmgt"
+# two digits, as in MOST_CARDS
+_MODULES = re.compile(r"([0-9]{1,2})-([0-9]{1,2})")
 _TIME = re.compile(r"(\d{1,9}(?:\.\d{1,6})?|\.\d{1,6})\s*(ms|s|m|min|h|d)?", re.ASCII)
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 
@@ -85,17 +90,17 @@ def seconds(flag: str, text: str, *, least: float = 1, most: float = _MOST) -> f
 def pair(flag: str, text: str, *, short: bool = True) -> tuple[int, int]:
     """Return ``least,most`` with least <= most; one number is both.
 
-    Raises LaunchError (USAGE).
-
-    ``short``: lengths may be written as `tokens` reads them.
+    ``short``: lengths may be written as `tokens` reads them. Raises LaunchError (USAGE).
     """
-    words, read = text.split(","), _READERS[short]
+    words, read = text.removesuffix(",").split(","), _READERS[short]
     try:
         least, most = read(flag, words[0]), read(flag, words[-1])
     except LaunchError:
         least, most = 1, 0
     if len(words) > 2 or least > most:
         raise LaunchError("plan.range", ExitCode.USAGE, flag=flag, found=text, longest=MOST_TOKENS)
+    if len(words) == 1:
+        return OneNumber((least, most))
     return least, most
 
 
@@ -107,47 +112,31 @@ _READERS: dict[bool, Callable[[str, str], int]] = {
 
 @dataclass(frozen=True)
 class Ranges:
-    """The ranges of -i and -o; ``open`` names those given by one number."""
+    """The ranges of -i and -o."""
 
     input: tuple[int, int] | None = None
     output: tuple[int, int] | None = None
-    open: tuple[str, ...] = ()
 
 
-def ranges(inputs: str | None, outputs: str | None, *, short: bool = True) -> Ranges:
-    """Return the ranges of -i and -o; ``short`` as for `pair`.
+def reduce(flag: str, text: str, *, short: bool = True) -> tuple[int, int]:
+    """Return ``batch,length``; one number is both, as in the start script.
 
-    Raises LaunchError (USAGE).
-    """
-    given = {
-        name: text.removesuffix(",")
-        for name, text in (("input", inputs), ("output", outputs))
-        if text is not None
-    }
-    found = {name: pair(f"-{name[0]}", text, short=short) for name, text in given.items()}
-    return Ranges(
-        found.get("input"),
-        found.get("output"),
-        tuple(name for name, text in given.items() if "," not in text),
-    )
-
-
-def reduce(text: str, one_is_both: bool = False, *, short: bool = True) -> tuple[int, int]:
-    """Return ``batch,length`` of -r.
-
-    ``one_is_both`` reads a single number as the start script does. ``short`` as for `pair`. Raises
-    LaunchError.
+    ``short`` as for `pair`. Raises LaunchError (USAGE).
     """
     words = text.split(",")
-    if one_is_both and len(words) == 1:
-        words *= 2
     try:
-        batch, length = words
-        return number("-r", batch, 1, MOST_SEQS), _READERS[short]("-r", length)
+        batch, length = words * 2 if len(words) == 1 else words
+        found = number(flag, batch, 1, MOST_SEQS), _READERS[short](flag, length)
     except (LaunchError, ValueError):
-        raise LaunchError(
-            "plan.reduce_words", ExitCode.USAGE, found=text, most=MOST_SEQS, longest=MOST_TOKENS
-        ) from None
+        raise not_reduce(text) from None
+    return OneNumber(found) if len(words) == 1 else found
+
+
+def not_reduce(text: str) -> LaunchError:
+    """Return the error (USAGE) about a value of -r."""
+    return LaunchError(
+        "plan.reduce_words", ExitCode.USAGE, found=text, most=MOST_SEQS, longest=MOST_TOKENS
+    )
 
 
 def fraction(flag: str, text: str, least: float, most: float, strict: bool = False) -> str:
@@ -176,18 +165,48 @@ def share(text: str | None, default: float) -> float:
     return value
 
 
-def replicas(text: str) -> tuple[int, int]:
+def replicas(flag: str, text: str, most: int = MOST_REPLICAS) -> tuple[int, int]:
     """Return ``N`` or ``MIN..MAX``. Raises LaunchError (USAGE)."""
-    least, dots, most = text.partition("..")
-    if not dots:
-        most = least
+    words = text.split("..")
     try:
-        found = number("--replicas", least, 1, 64), number("--replicas", most, 1, 64)
+        found = number(flag, words[0], 1, most), number(flag, words[-1], 1, most)
     except LaunchError:
         found = 1, 0
-    if found[0] > found[1]:
-        raise LaunchError("ray.replicas_words", ExitCode.USAGE, found=text)
+    if len(words) > 2 or found[0] > found[1]:
+        raise LaunchError("ray.replicas_words", ExitCode.USAGE, found=text, most=most)
+    return OneNumber(found) if len(words) == 1 else found
+
+
+def parse_modules(text: str, name: str = "-m") -> tuple[int, ...]:
+    """Return module IDs separated by commas, in the order given.
+
+    Raises LaunchError (USAGE).
+    """
+    words = [word.strip() for word in text.split(",")]
+    if not all(word.isascii() and word.isdigit() and len(word) <= 4 for word in words):
+        raise LaunchError("placement.bad_modules", ExitCode.USAGE, name=name, found=text)
+    found = tuple(int(word) for word in words)
+    refuse_doubles(found, name)
     return found
+
+
+def module_ranges(flag: str, text: str) -> tuple[int, ...]:
+    """Return module IDs, of which ``0-3`` are four. Raises LaunchError (USAGE)."""
+    words: list[str] = []
+    for word in text.split(","):
+        match = _MODULES.fullmatch(word.strip())
+        if match is None or int(match[1]) > int(match[2]):
+            words.append(word)
+            continue
+        words += [str(module) for module in range(int(match[1]), int(match[2]) + 1)]
+    return parse_modules(",".join(words), flag)
+
+
+def refuse_doubles(modules: tuple[int, ...], flag: str) -> None:
+    """Raise LaunchError (USAGE) for module IDs of which one is named twice."""
+    if len(set(modules)) != len(modules):
+        shown, once = (",".join(map(str, each)) for each in (modules, dict.fromkeys(modules)))
+        raise LaunchError("placement.doubled", ExitCode.USAGE, name=flag, found=shown, once=once)
 
 
 def port(flag: str, text: str) -> int:

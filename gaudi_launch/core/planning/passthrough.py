@@ -6,21 +6,22 @@ The arguments keep their place after ours, where the last one counts. What a pla
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.core.base.fields import options_of
 from gaudi_launch.core.base.json_values import mapping
 from gaudi_launch.core.base.messages import Message, message
 from gaudi_launch.core.base.optional import mapped
 from gaudi_launch.core.base.reader import shipped
 from gaudi_launch.core.models.model import Model
 from gaudi_launch.core.planning.engine_args import EngineArgs
+from gaudi_launch.core.planning.launch_options import LaunchOptions
 from gaudi_launch.core.planning.option_table import option_table
-from gaudi_launch.core.planning.parse import MOST_SEQS, number, tokens
-from gaudi_launch.core.planning.parse import port as read_port
+from gaudi_launch.core.planning.parse import number
 from gaudi_launch.core.planning.plan import EngineIdentity, Overridden, Setting
 from gaudi_launch.core.planning.request import Request
 from gaudi_launch.core.planning.secret_args import CONFIG, is_secret_file
@@ -63,34 +64,41 @@ def marks() -> Mapping[str, Mapping[str, str | None]]:
     }
 
 
+def _on(name: str, text: str) -> bool:
+    return True
+
+
 def _text(name: str, text: str) -> str:
     if not text:
         raise LaunchError("plan.no_value", ExitCode.USAGE, option=name)
     return text
 
 
-def _seqs(name: str, text: str) -> int:
-    return number(name, text, 1, MOST_SEQS)
+# the engine's options by the field of our option that means the same
+_ENGINE_NAMES = {
+    "max_model_len": ("--max-model-len",),
+    "max_num_batched_tokens": ("--max-num-batched-tokens",),
+    "max_num_seqs": ("--max-num-seqs",),
+    "max_prefill_seqs": ("--max-num-prefill-seqs",),
+    "cards": ("--tensor-parallel-size", "-tp"),
+    "port": ("--port",),
+    "host": ("--host",),
+    "served_name": ("--served-model-name",),
+    "trust_remote_code": ("--trust-remote-code",),
+}
 
 
-_WORDS = (
-    _Word("max_model_len", ("--max-model-len",), "-l", tokens),
-    _Word("max_num_batched_tokens", ("--max-num-batched-tokens",), "-t", tokens),
-    _Word("max_num_seqs", ("--max-num-seqs",), "-b", _seqs),
-    _Word("max_prefill_seqs", ("--max-num-prefill-seqs",), "--max-prefill-seqs", _seqs),
-    _Word(
-        "cards",
-        ("--tensor-parallel-size", "-tp"),
-        "-n",
-        lambda name, text: number(name, text, 1, 64),
-    ),
-    _Word("port", ("--port",), "-p", read_port),
-    _Word("host", ("--host",), "-u", _text),
-    _Word("served_name", ("--served-model-name",), "--served-name", _text),
-    _Word("trust_remote_code", ("--trust-remote-code",), "--trust-remote-code", lambda *_: True),
-)
+def _words() -> Iterator[_Word]:
+    ours = options_of(LaunchOptions)
+    for field, names in _ENGINE_NAMES.items():
+        option = ours[field]
+        read = option.read or _text
+        if option.switch:
+            read = _on
+        yield _Word(field, names, option.names[0], read)
 
 
+_WORDS = tuple(_words())
 # the options that a field of the request replaces, in every spelling
 OWN_OPTIONS = frozenset(name for word in _WORDS for name in word.names)
 

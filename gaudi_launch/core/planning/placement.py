@@ -23,7 +23,7 @@ from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.messages import Message, message
 from gaudi_launch.core.host.cpus import format_cpus
 from gaudi_launch.core.host.hardware import Card, Host
-from gaudi_launch.core.planning.parse import number
+from gaudi_launch.core.planning.parse import number, parse_modules, refuse_doubles
 
 # the numbers that vendors and engines test; any other number runs with a warning
 USUAL_COUNTS = (1, 2, 4, 8)
@@ -91,30 +91,9 @@ def parse_visible(text: str | None) -> tuple[int, ...] | None:
     return parse_modules(text, "HABANA_VISIBLE_MODULES")
 
 
-def parse_modules(text: str, name: str = "-m") -> tuple[int, ...]:
-    """Return module IDs separated by commas, in the order given.
-
-    Raises LaunchError (USAGE).
-    """
-    words = [word.strip() for word in text.split(",")]
-    if not all(word.isascii() and word.isdigit() and len(word) <= 4 for word in words):
-        raise LaunchError("placement.bad_modules", ExitCode.USAGE, name=name, found=text)
-    modules = tuple(int(word) for word in words)
-    _no_doubles(modules, name)
-    return modules
-
-
-def _no_doubles(modules: tuple[int, ...], name: str) -> None:
-    if len(set(modules)) != len(modules):
-        once = _list(dict.fromkeys(modules))
-        raise LaunchError(
-            "placement.doubled", ExitCode.USAGE, name=name, found=_list(modules), once=once
-        )
-
-
 def check_named(modules: tuple[int, ...], wanted: int) -> None:
     """Raise LaunchError (USAGE) unless -m names this number of modules, each once."""
-    _no_doubles(modules, "-m")
+    refuse_doubles(modules, "-m")
     if len(modules) != wanted:
         raise LaunchError(
             "placement.count_differs",

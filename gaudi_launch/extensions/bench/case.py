@@ -9,14 +9,16 @@ import asyncio
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
-from gaudi_launch.core.base.fields import switch, text, value
+from gaudi_launch.core.base.fields import OptionRecord, switch, text, value
 from gaudi_launch.core.base.json_values import mapping
 from gaudi_launch.core.base.messages import Message, message
 from gaudi_launch.core.base.plotting import check_picture, write_picture
+from gaudi_launch.core.planning import parse
 from gaudi_launch.core.services.endpoint import Target, api_key, target
 from gaudi_launch.core.services.state import registry
 from gaudi_launch.extensions.bench import external_tools, measurement, protocols, server
@@ -52,14 +54,18 @@ BUILTIN = "builtin"
 _ENGINES_CLIENT = "vllm"
 PRINTED_ONLY = "inference-benchmarker"
 _REQUESTS = 40
-_INPUT, _OUTPUT = "256", "64"
+_INPUT, _OUTPUT = (256, 256), (64, 64)
 
 _LOAD, _HOW = "Load", "How to ask"
 
 
+def _rate(flag: str, text: str) -> float:
+    return float(parse.fraction(flag, text, 0.0001, 1e6))
+
+
 @dataclass(frozen=True)
-class BenchOptions:
-    """The options as the user wrote them; ``form`` and ``tool`` may be ``auto``."""
+class BenchOptions(OptionRecord):
+    """The server, the load and the tool; ``form`` and ``tool`` may be ``auto``."""
 
     trace: str = text(
         "--trace",
@@ -67,46 +73,56 @@ class BenchOptions:
         panel=_LOAD,
         metavar="FILE",
     )
-    rate: str | None = value(
-        "--rate", help="Requests per second, independent of answers.", panel=_LOAD, metavar="R"
+    rate: float | None = value(
+        "--rate",
+        help="Requests per second, independent of answers.",
+        panel=_LOAD,
+        metavar="R",
+        read=_rate,
     )
-    concurrency: str | None = value(
+    concurrency: int | None = value(
         "--concurrency",
         help="Maximum concurrent requests (default 4).",
         panel=_LOAD,
         metavar="N",
+        read=partial(parse.number, most=10_000),
     )
-    requests: str | None = value(
+    requests: int | None = value(
         "--requests",
         help="Number of requests (default 40; a trace: all).",
         panel=_LOAD,
         metavar="N",
+        read=partial(parse.number, most=10**6),
     )
-    seconds: str | None = value(
+    seconds: float | None = value(
         "--seconds",
         help="Use only this first part of the trace: 90, 5m.",
         panel=_LOAD,
         metavar="TIME",
+        read=partial(parse.seconds, least=0.0001, most=1e6),
     )
-    input: str = text(
+    input: tuple[int, int] | None = value(
         "-i",
         "--input",
         help="Input tokens: one length or MIN,MAX (default 256).",
         panel=_LOAD,
         metavar="N[,N]",
+        read=parse.pair,
     )
-    output: str = text(
+    output: tuple[int, int] | None = value(
         "-o",
         "--output",
         help="Output tokens: one length or MIN,MAX (default 64).",
         panel=_LOAD,
         metavar="N[,N]",
+        read=parse.pair,
     )
-    seed: str | None = value(
+    seed: int | None = value(
         "--seed",
         help="Random seed of lengths and texts (default: new texts).",
         panel=_LOAD,
         metavar="N",
+        read=partial(parse.number, least=0, most=10**6),
     )
     tool: str = text(
         "--tool",
@@ -129,12 +145,13 @@ class BenchOptions:
         "--tokenizer", help="For other tools: folder or hub ID.", panel=_HOW, metavar="MODEL"
     )
     stop_early: bool = switch("--stop-early", help="Let the model end answers early.", panel=_HOW)
-    timeout: str = text(
+    timeout: float = text(
         "--timeout",
         help="Timeout without data of a request: 90, 5m.",
         panel=_HOW,
         metavar="TIME",
         default="600",
+        read=parse.seconds,
     )
     save: str | None = value(
         "--save",
@@ -274,9 +291,9 @@ def _of_saved(
     # a load is one of these; a given one replaces the saved one
     demands = ("rate", "concurrency")
     given_demand = next((name for name in demands if getattr(options, name)), None)
-    changes: dict[str, str] = {}
+    changes: dict[str, Any] = {}
     for name, before in load.items():
-        given = getattr(options, name)
+        given = options.text(name)
         if given and given != before:
             differences.append(
                 message(
@@ -289,8 +306,7 @@ def _of_saved(
             )
         elif not given and not (name in demands and given_demand):
             changes[name] = before
-    # the file's own names are typed as strings
-    return words or (_service_at(saved.url),), replace(options, **changes), tuple(differences)  # type: ignore[arg-type]
+    return words or (_service_at(saved.url),), replace(options, **changes), tuple(differences)
 
 
 def _service_at(url: str) -> str:
@@ -302,33 +318,23 @@ def _service_at(url: str) -> str:
 
 
 def _numbers(options: BenchOptions) -> BenchNumbers:
-    from gaudi_launch.core.planning.parse import fraction, number, pair, seconds
     from gaudi_launch.extensions.bench.server import new_seed
 
-    seed = None
-    if options.seed is not None:
-        seed = number("--seed", options.seed, least=0, most=10**6)
-    rate = concurrency = requests = span = None
-    if options.rate is not None:
-        rate = float(fraction("--rate", options.rate, 0.0001, 1e6))
-    if options.concurrency is not None:
-        concurrency = number("--concurrency", options.concurrency, most=10_000)
-    if options.requests is not None:
-        requests = number("--requests", options.requests, most=10**6)
-    if options.seconds is not None:
-        span = seconds("--seconds", options.seconds, least=0.0001, most=1e6)
-    return BenchNumbers(
-        input=pair("--input", options.input or _INPUT),
-        output=pair("--output", options.output or _OUTPUT),
-        rate=rate,
-        concurrency=concurrency,
-        requests=requests,
-        seconds=span,
-        seed=seed or 0,
+    texts = options.seed
+    if texts is None:
         # a run of the same texts would be answered from the prefix cache, and look like a faster
         # server
-        texts=seed if seed is not None else new_seed(),
-        timeout=seconds("--timeout", options.timeout),
+        texts = new_seed()
+    return BenchNumbers(
+        input=options.input or _INPUT,
+        output=options.output or _OUTPUT,
+        rate=options.rate,
+        concurrency=options.concurrency,
+        requests=options.requests,
+        seconds=options.seconds,
+        seed=options.seed or 0,
+        texts=texts,
+        timeout=options.timeout,
     )
 
 

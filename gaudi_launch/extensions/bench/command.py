@@ -7,7 +7,7 @@ from pathlib import Path
 
 import typer
 
-from gaudi_launch.cli.command_app import CommandApp
+from gaudi_launch.cli.command_app import OUTPUT_JSON, CommandApp
 from gaudi_launch.cli.record_options import RecordCommand, record
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.extensions.bench.case import BenchOptions, BenchReport
@@ -47,9 +47,7 @@ def bench(
         help="With compare: draw both runs to this file.",
         rich_help_panel=_SHOW,
     ),
-    as_json: bool = typer.Option(
-        False, "--json", help="Print one JSON object.", rich_help_panel=_SHOW
-    ),
+    as_json: bool = OUTPUT_JSON,
 ) -> None:
     """Measure a server: TTFT, TPOT and tokens per second, with percentiles.
 

@@ -7,6 +7,7 @@ import sys
 import typer
 
 from gaudi_launch.cli.command_app import CommandApp
+from gaudi_launch.cli.record_options import ModelCommand
 from gaudi_launch.cli.service_progress import until_ready
 from gaudi_launch.core.base.errors import ExitCode
 from gaudi_launch.core.base.messages import text
@@ -16,7 +17,7 @@ from gaudi_launch.extensions.bench.chat_options import SYSTEM, TEMPERATURE, TIME
 app = CommandApp()
 
 
-@app.command()
+@app.command(cls=ModelCommand)
 def run(
     model: str = typer.Argument(
         ..., metavar="MODEL", help="A folder, a hub ID, a running service or demo."
@@ -48,8 +49,8 @@ def run(
 def _serving(model: str) -> str:
     """Return the running service that has a model; start it where there is none."""
     from gaudi_launch.cli.terminal import Terminal
-    from gaudi_launch.core.launch.options import LaunchOptions
     from gaudi_launch.core.launch.serve import ServeMode, start
+    from gaudi_launch.core.planning.launch_options import LaunchOptions
     from gaudi_launch.core.services.state.registry import with_model
 
     running = [each for each in with_model(model) if each.alive]

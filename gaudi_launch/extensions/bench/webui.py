@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 from gaudi_launch.cli.command_app import CommandApp
-from gaudi_launch.cli.service_argument import SERVER
+from gaudi_launch.cli.shared_options import SERVER
 from gaudi_launch.extensions.bench.chat_options import (
     MODEL,
     SYSTEM,

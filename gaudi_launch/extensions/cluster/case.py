@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
-from gaudi_launch.core.base.fields import text, value
+from gaudi_launch.core.base.fields import OptionRecord, text, value
 from gaudi_launch.core.base.optional import mapped
 from gaudi_launch.core.hosts.steps import SECRETS, copies
 from gaudi_launch.core.launch.other_hosts import DEFAULT_NAME, request_of
-from gaudi_launch.core.planning.parse import if_given
+from gaudi_launch.core.planning.parse import number, port
 from gaudi_launch.core.services.state import store
 from gaudi_launch.extensions.cluster import lifecycle
 from gaudi_launch.extensions.cluster.state import FILE_NAME, remembered
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from gaudi_launch.core.hosts.inventory import Member
     from gaudi_launch.core.hosts.parts import Cluster
     from gaudi_launch.core.hosts.steps import Copy
-    from gaudi_launch.core.launch.options import LaunchOptions
+    from gaudi_launch.core.planning.launch_options import LaunchOptions
     from gaudi_launch.core.planning.request import Request
     from gaudi_launch.extensions.cluster.lifecycle import EndedPart, State
     from gaudi_launch.extensions.cluster.readiness import Tell
@@ -37,10 +38,11 @@ if TYPE_CHECKING:
 # warnings that prevent any launch
 _BLOCKING = ("cluster.no_quant", "cluster.made_up")
 _HOSTS = "Hosts"
+_size = partial(number, most=4096)
 
 
 @dataclass(frozen=True)
-class HostOptions:
+class HostOptions(OptionRecord):
     """The hosts of a cluster and its name as typed; empty where not given."""
 
     hosts: str = text(
@@ -65,16 +67,21 @@ class HostOptions:
 class ClusterOptions(HostOptions):
     """The hosts and the layout of a cluster as typed."""
 
-    tensor: str = text(
+    tensor: int | None = value(
         "--tensor-parallel",
         help="Tensor parallel size (default: automatic).",
         panel=_HOSTS,
         metavar="N",
+        read=_size,
     )
-    pipeline: str = text("--pipeline-parallel", help="Pipeline stages.", panel=_HOSTS, metavar="N")
-    data: str = text("--data-parallel", help="Number of engines.", panel=_HOSTS, metavar="N")
-    ray_port: str = text(
-        "--ray-port", help="Ray's port (default 8850).", panel=_HOSTS, metavar="PORT"
+    pipeline: int | None = value(
+        "--pipeline-parallel", help="Pipeline stages.", panel=_HOSTS, metavar="N", read=_size
+    )
+    data: int | None = value(
+        "--data-parallel", help="Number of engines.", panel=_HOSTS, metavar="N", read=_size
+    )
+    ray_port: int | None = value(
+        "--ray-port", help="Ray's port (default 8850).", panel=_HOSTS, metavar="PORT", read=port
     )
     interface: str = text(
         "--interface", help="Interface between hosts.", panel=_HOSTS, metavar="NAME"
@@ -149,20 +156,11 @@ def read(options: LaunchOptions, words: ClusterOptions, *, ask: bool) -> Cluster
     from gaudi_launch.core.hosts.differences import compare
     from gaudi_launch.core.hosts.layout import LayoutOptions
     from gaudi_launch.core.hosts.ssh import gather
-    from gaudi_launch.core.planning.parse import number
 
     request = request_of(options)
     hosts = members(words, request.python)
 
-    def size(flag: str, typed: str) -> int | None:
-        return if_given(number, flag, typed, 1, 4096)
-
-    sizes = LayoutOptions(
-        size("--tensor-parallel", words.tensor),
-        size("--pipeline-parallel", words.pipeline),
-        size("--data-parallel", words.data),
-    )
-    ray_port = if_given(number, "--ray-port", words.ray_port, 1, 65535)
+    sizes = LayoutOptions(words.tensor, words.pipeline, words.data)
     name = words.name or DEFAULT_NAME
     keep = folder_of(name)
     if ask:
@@ -170,7 +168,7 @@ def read(options: LaunchOptions, words: ClusterOptions, *, ask: bool) -> Cluster
     folders = [path for path in (request.model, request.cache_dir) if path and path.startswith("/")]
     found = gather(hosts, folders, keep, ask=ask)
     seen = [_judged(one, source, request, at, len(hosts)) for at, (one, source) in enumerate(found)]
-    cluster = plan_cluster(request, seen, sizes, name, ray_port, words.interface or None)
+    cluster = plan_cluster(request, seen, sizes, name, words.ray_port, words.interface or None)
     unknown = _unknown_name(request)
     cluster = replace(cluster, warnings=(*unknown, *cluster.warnings))
     if ask:
@@ -235,7 +233,7 @@ def up(
     ``ready_seconds`` None: no timeout. Raises LaunchError as `extensions.cluster.lifecycle.up`
     does.
     """
-    from gaudi_launch.core.launch.options import to_request
+    from gaudi_launch.core.launch.launch_request import to_request
     from gaudi_launch.core.planning.secret_args import with_secret_moved
     from gaudi_launch.extensions.cluster.readiness import Waits
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import typer
 
-from gaudi_launch.cli.command_app import CommandApp
+from gaudi_launch.cli.command_app import JSON, CommandApp
 from gaudi_launch.cli.console import emit_json
 from gaudi_launch.cli.options import Launch, LaunchOptions, RecordCommand, record
 from gaudi_launch.core.planning.parse import if_given
@@ -20,14 +20,13 @@ app = CommandApp(
 _PANEL = "Hosts"
 _Hosts = record(HostOptions())
 _Cluster = record(ClusterOptions())
-Json = typer.Option(False, "--json", help="One JSON object on stdout.")
 
 
 @app.command(cls=RecordCommand)
 def plan(
     cluster: ClusterOptions = _Cluster,
     dry_run: bool = typer.Option(False, "--dry-run", help="Print the commands to run yourself."),
-    as_json: bool = Json,
+    as_json: bool = JSON,
     options: LaunchOptions = Launch,
 ) -> None:
     """Check every host and their differences, and show the layout; start nothing.
@@ -54,7 +53,7 @@ def up(
         "", "--wait", metavar="TIME", help="Timeout: 90, 5m, 1h (default: none)."
     ),
     dry_run: bool = typer.Option(False, "--dry-run", help="Print the commands, start nothing."),
-    as_json: bool = Json,
+    as_json: bool = JSON,
     options: LaunchOptions = Launch,
 ) -> None:
     """Copy missing files, start Ray and the engine on every host, wait until ready, and leave it
@@ -87,7 +86,7 @@ def status(
     name: str = typer.Option(
         "", "--name", metavar="NAME", help="Name of this cluster.", rich_help_panel=_PANEL
     ),
-    as_json: bool = Json,
+    as_json: bool = JSON,
 ) -> None:
     """Show every host's processes, Ray's state and the engine's. Exit code 0: all healthy, else
     1."""
@@ -104,7 +103,7 @@ def down(
     hosts: HostOptions = _Hosts,
     python: str | None = typer.Option(None, "--python", help="The interpreter on the hosts."),
     dry_run: bool = typer.Option(False, "--dry-run", help="Print the commands, stop nothing."),
-    as_json: bool = Json,
+    as_json: bool = JSON,
 ) -> None:
     """Stop the engine and this cluster's Ray on every host, nothing else. With --hosts or
     --inventory also for a cluster that was started from another machine."""

@@ -18,8 +18,8 @@ from gaudi_launch.core.launch.model_setup import Wanted, bring, fetch
 from gaudi_launch.core.launch.report import Reporter
 from gaudi_launch.core.models.config import looks_like_hub_id, name_of
 from gaudi_launch.core.planning.known_model import known_model
-from gaudi_launch.core.planning.parse import if_given, number
-from gaudi_launch.core.planning.placement import choose, parse_modules, parse_visible
+from gaudi_launch.core.planning.parse import if_given, number, parse_modules
+from gaudi_launch.core.planning.placement import choose, parse_visible
 
 if TYPE_CHECKING:
     from gaudi_launch.core.engines.detect import Installed

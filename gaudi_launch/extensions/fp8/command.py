@@ -6,8 +6,9 @@ from pathlib import Path
 
 import typer
 
-from gaudi_launch.cli.command_app import CommandApp
+from gaudi_launch.cli.command_app import JSON, CommandApp
 from gaudi_launch.cli.console import console, emit_json
+from gaudi_launch.cli.record_options import ModelCommand
 from gaudi_launch.extensions.fp8.case import DATASET
 
 app = CommandApp(
@@ -15,13 +16,13 @@ app = CommandApp(
 )
 
 
-@app.command()
+@app.command(cls=ModelCommand)
 def convert(
     source: Path = typer.Argument(..., metavar="DIR", help="The model's folder."),
     out: Path = typer.Argument(..., metavar="OUT", help="Folder for the converted model."),
     processes: int = typer.Option(1, "--processes", min=1, help="Shards converted in parallel."),
     force: bool = typer.Option(False, "--force", help="Convert every shard again."),
-    as_json: bool = typer.Option(False, "--json", help="One JSON object on stdout."),
+    as_json: bool = JSON,
 ) -> None:
     """Convert 8-bit weights (up to 448) for Gaudi2 (up to 240). An interrupted run resumes."""
     from gaudi_launch.cli.terminal import Terminal
@@ -43,7 +44,7 @@ def convert(
         console().print(line)
 
 
-@app.command()
+@app.command(cls=ModelCommand)
 def calibrate(
     model: str = typer.Argument(..., metavar="MODEL", help="A folder or a hub ID."),
     cards: str = typer.Option(
@@ -75,7 +76,7 @@ def calibrate(
         "--force",
         help="Calibrate again from the beginning, and a model that the engine's lists lack.",
     ),
-    as_json: bool = typer.Option(False, "--json", help="One JSON object on stdout."),
+    as_json: bool = JSON,
 ) -> None:
     """Calibrate a model for -d fp8, on the number of cards that will serve it.
 

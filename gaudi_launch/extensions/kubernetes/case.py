@@ -15,13 +15,11 @@ from gaudi_launch.core.host.accelerators import instances
 from gaudi_launch.core.launch.saved_plan import own_part
 from gaudi_launch.core.models.config import looks_like_hub_id, name_of
 from gaudi_launch.core.models.sizing import divides, weight_bytes
-from gaudi_launch.core.planning.parse import if_given, number
 from gaudi_launch.extensions.kubernetes.documents import render
 from gaudi_launch.extensions.kubernetes.options import (
     completed,
     layout_of,
     ray_engine,
-    replicas_of,
 )
 from gaudi_launch.extensions.kubernetes.served import (
     LONGEST,
@@ -39,10 +37,10 @@ if TYPE_CHECKING:
     from gaudi_launch.core.host.hardware import Host
     from gaudi_launch.core.host.host_config import HostConfig
     from gaudi_launch.core.launch.named_plans import NamedPlan, ReadPlans
-    from gaudi_launch.core.launch.options import LaunchOptions
     from gaudi_launch.core.launch.prepared import Prepared
     from gaudi_launch.core.models.model import Model
     from gaudi_launch.core.planning.container import Container
+    from gaudi_launch.core.planning.launch_options import LaunchOptions
     from gaudi_launch.core.planning.plan import Plan
     from gaudi_launch.core.render.rendered import Rendered
     from gaudi_launch.extensions.kubernetes.objects.needs import PodResources
@@ -95,8 +93,8 @@ def render_kubernetes(
     Raises LaunchError.
     """
     # options of a plan for Ray on one machine; here they are the cluster's
-    least, most = replicas_of(options.replicas or "1")
-    ongoing = if_given(number, "--ongoing", options.target_ongoing) or 0
+    least, most = options.replicas or (1, 1)
+    ongoing = options.target_ongoing or 0
     wanted = replace(wanted, replicas=least, max_replicas=most, requests=ongoing)
     options = replace(options, replicas=None, target_ongoing=None)
     if wanted.accelerator in instances():
@@ -169,7 +167,7 @@ def _in_pod(each: NamedPlan) -> LaunchOptions:
     """Return the options of an engine for a pod: the number of its cards only."""
     options, modules = each.options, each.plan.placement.modules
     if modules and not each.plan.engine.simulated:
-        options = replace(options, cards=str(len(modules)))
+        options = replace(options, cards=len(modules))
     # a pod has the interpreter of its image
     options = replace(options, modules=None, port=None, python=None)
     return at_home(options, options.machine, "")
@@ -205,7 +203,7 @@ def at_home(options: LaunchOptions, machine: str | None, accelerator: str) -> La
             )
         node = f"simulated:{NODES[accelerator]}"
     return replace(
-        options, machine=node or machine, port=options.port or "8000", model=_in_pods(options.model)
+        options, machine=node or machine, port=options.port or PORT, model=_in_pods(options.model)
     )
 
 
@@ -472,7 +470,7 @@ def neuron(options: LaunchOptions, cluster: KubernetesOptions) -> ServedModel:
     from gaudi_launch.extensions.kubernetes.objects.inferentia import neuron_served
 
     known = ("model", "cards", "force")
-    given = [name for field, name in options.given() if field not in known]
+    given = [each.names[0] for field, each in options.options_given() if field not in known]
     for name, value in (
         ("--with", cluster.others),
         ("--hugepages", cluster.hugepages),
@@ -492,7 +490,7 @@ def neuron(options: LaunchOptions, cluster: KubernetesOptions) -> ServedModel:
         known_model(_in_pods(options.model) or "", must_exist=False),
         instances()[cluster.accelerator],
         cluster.release,
-        if_given(number, "-n", options.cards, 1, 64),
+        options.cards,
         cluster.image,
         (cluster.replicas, cluster.max_replicas),
     )

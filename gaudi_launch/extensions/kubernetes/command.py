@@ -9,7 +9,7 @@ import typer
 import typer.main
 
 from gaudi_launch.cli.command_app import CommandApp
-from gaudi_launch.cli.options import Launch, LaunchOptions, RecordCommand, record
+from gaudi_launch.cli.options import Launch, LaunchOptions, RecordCommand, ReplicasCommand, record
 from gaudi_launch.cli.table import listed
 from gaudi_launch.commands.render.options import OUTPUT_PANEL, STACK, TO
 from gaudi_launch.commands.render.view import show
@@ -21,7 +21,7 @@ _Cluster = record(KubernetesOptions())
 app = CommandApp()
 
 
-@app.command(cls=RecordCommand)
+@app.command(cls=ReplicasCommand)
 def kubernetes(
     out: str = TO,
     helm: str = typer.Option(

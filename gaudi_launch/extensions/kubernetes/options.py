@@ -160,7 +160,6 @@ class KubernetesOptions:
         return max(self.replicas, self.max_replicas) > 1 or self.node_count > 1
 
 
-MOST_REPLICAS = 10_000
 _ACCESS = ("ReadWriteOnce", "ReadWriteMany", "ReadWriteOncePod")
 # docs: Kubernetes, Labels and Selectors: an optional DNS prefix, then a name
 _KEY = re.compile(r"([a-z0-9]([a-z0-9.-]*[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?")
@@ -287,16 +286,6 @@ def layout_of(options: KubernetesOptions, cards: int) -> tuple[int | None, int |
         "auto": (None, None),
     }
     return sizes[_one_of("--layout", layout, tuple(sizes))]
-
-
-def replicas_of(text: str) -> tuple[int, int]:
-    """Return the fewest and the most of ``N`` or ``MIN..MAX``.
-
-    Raises LaunchError (USAGE).
-    """
-    least, dots, most = text.partition("..")
-    fewest = number("--replicas", least, 1, MOST_REPLICAS)
-    return fewest, number("--replicas", most, fewest, MOST_REPLICAS) if dots else fewest
 
 
 def _usage(id: str, **values: Any) -> Exception:

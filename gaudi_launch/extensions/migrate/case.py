@@ -10,11 +10,10 @@ import re
 import shlex
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
-from gaudi_launch.core.base.fields import option_of
 from gaudi_launch.core.base.messages import Message, message, text
 from gaudi_launch.core.base.optional import mapped
 from gaudi_launch.core.base.reader import parse_yaml
@@ -25,7 +24,6 @@ from gaudi_launch.core.engines.version_facts import names_of, plain_option
 from gaudi_launch.core.host.cpus import format_cpus
 from gaudi_launch.core.host.hardware import Host
 from gaudi_launch.core.launch.machine import load
-from gaudi_launch.core.launch.options import LaunchOptions
 from gaudi_launch.core.models.model import Model
 from gaudi_launch.core.planning import parse
 from gaudi_launch.core.planning.engine_args import Argument, read_words
@@ -95,13 +93,10 @@ def _moved(request: Request, name: str) -> tuple[Request, tuple[Message, ...]]:
     if request.extra and find(request.engine).in_container != find(name).in_container:
         # TGI's options are no other engine's
         dropped["extra"] = shlex.join(request.extra)
-    for field in fields(LaunchOptions):
-        option, value = option_of(field), getattr(request, field.name, None)
-        if option is None or value in (None, False, ()):
-            continue
+    for field, option in request.options_given():
         lacking = [each for each in option.names if each in lacks]
         if lacking:
-            dropped[field.name] = lacking[0]
+            dropped[field] = lacking[0]
     changes = {each: getattr(without, each) for each in dropped}
     found = replace(request, **{**changes, "engine": name, "tuning": "auto"})
     notes = (message("migrate.unread", names=", ".join(dropped.values())),) if dropped else ()
@@ -409,21 +404,13 @@ def _our_command(request: Request, variables: Mapping[str, str]) -> list[str]:
         request.engine,
     ]
     words += ["-w", request.model]
-    for field in fields(LaunchOptions):
-        name, option = field.name, option_of(field)
-        value = getattr(request, name, None)
-        if option is None or name in _NAMED or value in (None, False, ()):
-            continue
-        scripted = request.tuning == "reference"
-        if name == "cards" and value == 1 and request.modules is None and scripted:
+    one_card = request.cards == 1 and request.modules is None and request.tuning == "reference"
+    for name, option in request.options_given():
+        if name in _NAMED or (name == "cards" and one_card):
             continue
         words.append(option.names[0])
-        if name.removesuffix("_range") in request.open_ranges:
-            words.append(str(value[0]))
-        elif isinstance(value, tuple):
-            words.append(",".join(str(item) for item in value))
-        elif value is not True:
-            words.append(str(value))
+        if not option.switch:
+            words.append(request.text(name))
     return [*words, *(["--", *request.extra] if request.extra else [])]
 
 

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import typer
 
-from gaudi_launch.cli.command_app import CommandApp
+from gaudi_launch.cli.command_app import JSON, CommandApp
+from gaudi_launch.cli.shared_options import PLANNED_MACHINE
 
 app = CommandApp()
 
@@ -25,10 +26,8 @@ def migrate(
     engine: str | None = typer.Option(
         None, "--engine", help="Engine of the new command (default: the old one's)."
     ),
-    machine: str | None = typer.Option(
-        None, "--machine", help="Plan for a snapshot file or simulated:NAME."
-    ),
-    as_json: bool = typer.Option(False, "--json", help="One JSON object on stdout."),
+    machine: str | None = PLANNED_MACHINE,
+    as_json: bool = JSON,
 ) -> None:
     """Convert the command of a start script or an engine, and show what would differ.
 

@@ -18,7 +18,6 @@ from typing import Any, TypeVar
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.planning import parse
-from gaudi_launch.core.planning.placement import parse_modules
 from gaudi_launch.core.planning.request import Request
 from gaudi_launch.extensions.migrate.start_command import ASSIGNMENT, ENDS_COMMAND
 
@@ -144,22 +143,20 @@ def request_of(
 
 
 def _fields_1_21(given: Mapping[str, str]) -> dict[str, Any]:
-    ranges = parse.ranges(given.get("-i"), given.get("-o"), short=False)
     return {
         "cards": parse.number("-n", given.get("-n", "1"), 1, 64),
         "modules": _modules(given.get("-m")),
         "host": given.get("-u"),
         "port": _optional(given, "-p", parse.port),
         "dtype": given.get("-d"),
-        "input_range": ranges.input,
-        "output_range": ranges.output,
-        "open_ranges": ranges.open,
+        "input_range": _optional(given, "-i", partial(parse.pair, short=False)),
+        "output_range": _optional(given, "-o", partial(parse.pair, short=False)),
         "max_num_batched_tokens": _optional(given, "-t", parse.number),
         "max_model_len": _optional(given, "-l", parse.number),
         "max_num_seqs": _optional(given, "-b", parse.number),
         "scheduler_steps": _optional(given, "-e", parse.number),
         "cache_dir": given.get("-c") or None,
-        "reduce": _optional(given, "-r", _reduce),
+        "reduce": _optional(given, "-r", partial(parse.reduce, short=False)),
         "skip_warmup": "-s" in given,
         "profile": "-f" in given,
         "no_zero_padding": "-z" in given,
@@ -226,10 +223,6 @@ def _optional(
     return read(flag, given[flag])
 
 
-def _reduce(flag: str, text: str) -> tuple[int, int]:
-    return parse.reduce(text, one_is_both=True, short=False)
-
-
 def _words(text: str) -> tuple[str, ...]:
     """Return the arguments of -e; the script's eval removes one layer of quotes."""
     try:
@@ -243,4 +236,4 @@ def _words(text: str) -> tuple[str, ...]:
 def _modules(text: str | None) -> tuple[int, ...] | None:
     if not text or text == "None":
         return None
-    return parse_modules(text)
+    return parse.parse_modules(text)

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import typer
 
-from gaudi_launch.cli.command_app import CommandApp
+from gaudi_launch.cli.command_app import JSON, CommandApp
+from gaudi_launch.cli.record_options import ModelCommand
+from gaudi_launch.cli.shared_options import CACHE
 from gaudi_launch.cli.terminal import Terminal
 from gaudi_launch.extensions.offline import case as offline
 from gaudi_launch.extensions.offline import pack as offline_pack
@@ -16,22 +18,17 @@ app = CommandApp(
     no_args_is_help=True, help="Pack an engine and a model for a host without a network."
 )
 
-Json = typer.Option(False, "--json", help="One JSON object on stdout.")
-Cache = typer.Option(
-    None, "-c", "--cache", metavar="DIR", help="The cache root (default: the XDG cache folder)."
-)
 
-
-@app.command()
+@app.command(cls=ModelCommand)
 def pack(
+    model: str = typer.Argument(
+        ..., metavar="MODEL", help="A folder, a model's ID on a hub, or demo (cpu)."
+    ),
     output: Path = typer.Option(
         ..., "-o", "--output", metavar="DIR|FILE.tar", help="The pack: a new folder, or one file."
     ),
     engine: str = typer.Option(
         ..., "--engine", metavar="ENGINE", help="cpu, or one of 'gaudi-launch engines'."
-    ),
-    model: str = typer.Option(
-        ..., "--model", metavar="MODEL", help="A folder, a model's ID on a hub, or demo (cpu)."
     ),
     with_cache: bool = typer.Option(
         False, "--with-cache", help="Also pack the compiled graphs of this model."
@@ -48,8 +45,8 @@ def pack(
         metavar="manylinux_2_X_ARCH",
         help="The host's platform, by pip's name (default: this machine's).",
     ),
-    cache: Path | None = Cache,
-    as_json: bool = Json,
+    cache: Path | None = CACHE,
+    as_json: bool = JSON,
 ) -> None:
     """Collect wheels, code, image, model, measurements and recipes with their hashes.
 
@@ -62,7 +59,7 @@ def pack(
 
 
 @app.command()
-def show(pack: Path = typer.Argument(..., metavar="PACK"), as_json: bool = Json) -> None:
+def show(pack: Path = typer.Argument(..., metavar="PACK"), as_json: bool = JSON) -> None:
     """List what a pack contains. Its files are not read."""
     show_pack(pack, offline.show(pack), as_json)
 
@@ -76,8 +73,8 @@ def install(
     force: bool = typer.Option(
         False, "--force", help="Import recipes even for another machine, or over existing ones."
     ),
-    cache: Path | None = Cache,
-    as_json: bool = Json,
+    cache: Path | None = CACHE,
+    as_json: bool = JSON,
 ) -> None:
     """Compare every file with the list, then install engine, model, measurements and recipes."""
     done = offline.install(pack, Terminal(), python=python, cache=cache, force=force)

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gaudi_launch.commands.render.case import absolute_paths, check_output_option
+from gaudi_launch.commands.render.case import absolute_paths
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.messages import Message, message
 from gaudi_launch.core.engines.registry import is_ray
@@ -29,9 +29,9 @@ from gaudi_launch.extensions.ray.stack_config import StackDeployment, stack_docu
 
 if TYPE_CHECKING:
     from gaudi_launch.core.launch.named_plans import NamedPlan, NamedPlans, ReadPlans
-    from gaudi_launch.core.launch.options import LaunchOptions
     from gaudi_launch.core.launch.prepared import Prepared
     from gaudi_launch.core.launch.report import Reporter
+    from gaudi_launch.core.planning.launch_options import LaunchOptions
     from gaudi_launch.core.planning.plan import Plan
 
 
@@ -40,7 +40,6 @@ def ray_serve(options: LaunchOptions, to: Destination, reporter: Reporter) -> Re
     engine = options.engine or NAME
     if not is_ray(engine):
         raise LaunchError("ray.only_config", ExitCode.USAGE, found=engine)
-    check_output_option(options)
     plan = plan_in_ray(prepare(replace(absolute_paths(options), engine=engine)))
     for warning in plan.warnings:
         reporter.say(warning.render())
@@ -81,8 +80,8 @@ def _deployments(several: NamedPlans) -> list[StackDeployment]:
         options = replace(
             mine[0].options,
             engine=f"{NAME}:{mine[0].plan.engine.label}",
-            replicas=str(len(mine)),
-            modules=",".join(map(str, modules)) or None,
+            replicas=(len(mine), len(mine)),
+            modules=tuple(modules) or None,
             cards=None,
         )
         prepared = prepare(options)

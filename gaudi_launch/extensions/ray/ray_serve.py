@@ -7,7 +7,7 @@ from pathlib import Path
 import typer
 
 from gaudi_launch.cli.command_app import CommandApp
-from gaudi_launch.cli.options import Launch, LaunchOptions, RecordCommand
+from gaudi_launch.cli.options import Launch, LaunchOptions, ReplicasCommand
 from gaudi_launch.cli.table import listed
 from gaudi_launch.commands.render.case import refuse_beside
 from gaudi_launch.commands.render.options import OUTPUT_PANEL, STACK, TO
@@ -18,7 +18,7 @@ from gaudi_launch.core.render.deliver import Destination
 app = CommandApp()
 
 
-@app.command(cls=RecordCommand)
+@app.command(cls=ReplicasCommand)
 def ray_serve(
     out: str = TO,
     check: str = typer.Option(

@@ -14,7 +14,7 @@ from gaudi_launch.core.base.messages import Message, message
 from gaudi_launch.core.engines import registry
 from gaudi_launch.core.launch.command_line import serve_command
 from gaudi_launch.core.launch.forecast_case import data_types, read_case, read_dtype
-from gaudi_launch.core.launch.options import LaunchOptions, to_request
+from gaudi_launch.core.launch.launch_request import to_request
 from gaudi_launch.core.launch.route import prepare
 from gaudi_launch.core.launch.saved_plan import SavedTraffic, check_path, entries_of, write
 from gaudi_launch.core.launch.traffic_options import (
@@ -26,8 +26,9 @@ from gaudi_launch.core.launch.traffic_options import (
     rate_of_trace,
     targets_of,
 )
+from gaudi_launch.core.planning.launch_options import LaunchOptions
 from gaudi_launch.core.planning.model_name import name_warning, request_name
-from gaudi_launch.core.planning.parse import if_given, number, ranges, seconds
+from gaudi_launch.core.planning.parse import Ranges, if_given, number, pair, seconds
 from gaudi_launch.core.planning.placement import check_named, parse_visible
 from gaudi_launch.extensions.recommend.analytic import Group, fits
 from gaudi_launch.extensions.recommend.goal import GOALS, Goal
@@ -51,7 +52,6 @@ if TYPE_CHECKING:
     from gaudi_launch.core.launch.prepared import Prepared
     from gaudi_launch.core.models.model import Model
     from gaudi_launch.core.planning.engine import Engine
-    from gaudi_launch.core.planning.parse import Ranges
     from gaudi_launch.core.planning.plan import Plan
     from gaudi_launch.core.planning.request import Request
     from gaudi_launch.core.predict.load import Load
@@ -430,8 +430,8 @@ def _write(case: RecommendCase, trial: Trial, given: RecommendOptions, file: Pat
     launch = launch_options(case, trial.candidate)
     clients = -(-goal.clients // served.replicas) if goal.clients else trial.candidate.batch
     traffic = SavedTraffic(
-        input=launch.input_range or options.input_range or str(DEFAULT_INPUT),
-        output=launch.output_range or options.output_range or str(DEFAULT_OUTPUT),
+        input=launch.text("input_range") or options.text("input_range") or str(DEFAULT_INPUT),
+        output=launch.text("output_range") or options.text("output_range") or str(DEFAULT_OUTPUT),
         rate=f"{goal.rate / served.replicas:.6g}" if goal.rate else "",
         concurrency="" if goal.rate else str(clients),
         trace=given.trace,
@@ -449,18 +449,18 @@ def launch_options(case: RecommendCase, candidate: Candidate) -> LaunchOptions:
     searched = search.engine(candidate.engine)
     engine = searched.engine.innermost
     inputs, outputs = ranges_of(search, candidate)
-    changes: dict[str, str | None] = {
-        "max_num_seqs": str(candidate.batch),
-        "max_model_len": str(candidate.length),
+    changes: dict[str, Any] = {
+        "max_num_seqs": candidate.batch,
+        "max_model_len": candidate.length,
     }
     if not options.modules:
         # those of each host for a cluster
-        changes["cards"] = str(candidate.world // candidate.hosts)
+        changes["cards"] = candidate.world // candidate.hosts
     if takes(engine, "-t"):
-        changes["max_num_batched_tokens"] = str(candidate.tokens)
+        changes["max_num_batched_tokens"] = candidate.tokens
     if takes(engine, "--max-prefill-seqs"):
-        changes["max_prefill_seqs"] = str(candidate.prompts)
-    for option, name, (shortest, longest) in (
+        changes["max_prefill_seqs"] = candidate.prompts
+    for option, name, lengths in (
         ("-i", "input_range", inputs),
         ("-o", "output_range", outputs),
     ):
@@ -468,7 +468,7 @@ def launch_options(case: RecommendCase, candidate: Candidate) -> LaunchOptions:
             # they are the load here, and no setting of this engine
             changes[name] = None
         elif not getattr(options, name):
-            changes[name] = f"{shortest},{longest}"
+            changes[name] = lengths
     if candidate.padding:
         changes["padding_limit"] = candidate.padding
     if searched is not search.engines[0]:
@@ -481,7 +481,7 @@ def launch_options(case: RecommendCase, candidate: Candidate) -> LaunchOptions:
         for name, value in changes.items()
         if not args.has(_ENGINE_OPTIONS.get(name, "--"))
     }
-    return replace(options, extra=(*options.extra, *own_arguments(search, candidate)), **kept)  # type: ignore[arg-type]
+    return replace(options, extra=(*options.extra, *own_arguments(search, candidate)), **kept)
 
 
 def cluster_command(launch: LaunchOptions, candidate: Candidate) -> tuple[str, ...]:
@@ -562,11 +562,11 @@ def _with_any_cards(options: LaunchOptions) -> Prepared:
     Without a number, prepare would look for the fewest that the model fits.
     """
     try:
-        return prepare(replace(options, cards="1"))
+        return prepare(replace(options, cards=1))
     except LaunchError as error:
         try:
             # an engine that was made for complete servers
-            return prepare(replace(options, cards=str(CARDS[-1])))
+            return prepare(replace(options, cards=CARDS[-1]))
         except LaunchError:
             raise error from None
 
@@ -737,11 +737,13 @@ def _refused(load: Load, length: int) -> list[Message]:
 
 def _ranges(options: LaunchOptions, notes: list[Message], *, traced: bool) -> Ranges:
     """Return the lengths: given ones, else assumed ones with a note."""
-    inputs, outputs = options.input_range, options.output_range
-    if not traced and not (inputs and outputs):
-        inputs, outputs = inputs or str(DEFAULT_INPUT), outputs or str(DEFAULT_OUTPUT)
-        notes.append(message("recommend.assumed_lengths", input=inputs, output=outputs))
-    return ranges(inputs or None, outputs or None)
+    given = Ranges(options.input_range, options.output_range)
+    if traced or (given.input and given.output):
+        return given
+    input = options.text("input_range") or str(DEFAULT_INPUT)
+    output = options.text("output_range") or str(DEFAULT_OUTPUT)
+    notes.append(message("recommend.assumed_lengths", input=input, output=output))
+    return Ranges(pair("-i", input), pair("-o", output))
 
 
 def _goal_name(given: RecommendOptions) -> GoalName | None:

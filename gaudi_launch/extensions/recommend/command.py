@@ -6,7 +6,7 @@ from pathlib import Path
 
 import typer
 
-from gaudi_launch.cli.command_app import CommandApp
+from gaudi_launch.cli.command_app import OUTPUT_JSON, CommandApp
 from gaudi_launch.cli.options import Launch, LaunchOptions, RecordCommand, record
 from gaudi_launch.extensions.recommend.case import RecommendOptions
 
@@ -33,9 +33,7 @@ def recommend(
         help="Write the best three plans to a folder, for tune and for serve --plan FILE.",
         rich_help_panel=_SHOW,
     ),
-    as_json: bool = typer.Option(
-        False, "--json", help="Print one JSON object.", rich_help_panel=_SHOW
-    ),
+    as_json: bool = OUTPUT_JSON,
 ) -> None:
     """Find the best configuration of a model for a goal, and print the serve command for it.
 

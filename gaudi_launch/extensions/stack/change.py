@@ -230,11 +230,11 @@ class _Change:
         from gaudi_launch.core.base.paths import machine_root
         from gaudi_launch.core.services.state.reservation import free_port
 
-        own, planned = int(service.options.port or 0), self._planned.services
+        own, planned = service.options.port or 0, self._planned.services
         if free_port(LOCAL, own - 1, machine_root()) == own:
             return service
-        last = max(int(each.options.port or 0) for each in planned)
-        port = str(free_port(LOCAL, last, machine_root()))
+        last = max(each.options.port or 0 for each in planned)
+        port = free_port(LOCAL, last, machine_root())
         moved = replace(service, options=replace(service.options, port=port))
         every = tuple(moved if each is service else each for each in planned)
         self._planned = replace(self._planned, services=every)

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from gaudi_launch.cli.command_app import CommandApp
+from gaudi_launch.cli.command_app import JSON, CommandApp
 from gaudi_launch.cli.console import emit_json
+from gaudi_launch.cli.shared_options import PLANNED_MACHINE
 from gaudi_launch.cli.times import DRAIN
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.messages import text
@@ -31,7 +32,6 @@ _MODEL = typer.Argument(
 _STACK = typer.Option(
     "", "--stack", metavar="NAME|FILE", help="The stack, where several were started."
 )
-_JSON = typer.Option(False, "--json", help="One JSON object on stdout.")
 
 
 @app.command()
@@ -47,13 +47,11 @@ def init(
         "", "--engine", metavar="ENGINE", help="auto, or one of 'gaudi-launch engines'."
     ),
     python: str = typer.Option("", "--python", metavar="PATH", help="The engine's interpreter."),
-    machine: str = typer.Option(
-        "", "--machine", metavar="MACHINE", help="Plan for a snapshot file or simulated:NAME."
-    ),
+    machine: str = PLANNED_MACHINE,
     schema: bool = typer.Option(
         False, "--schema", help="Print the JSON schema of the file, and write nothing."
     ),
-    as_json: bool = _JSON,
+    as_json: bool = JSON,
 ) -> None:
     """Write a file with these models for this machine: the fewest cards that fit each, one gateway.
 
@@ -78,10 +76,8 @@ def init(
 @app.command()
 def plan(
     file: Path = _FILE,
-    machine: str = typer.Option(
-        "", "--machine", metavar="MACHINE", help="Plan for a snapshot file or simulated:NAME."
-    ),
-    as_json: bool = _JSON,
+    machine: str = PLANNED_MACHINE,
+    as_json: bool = JSON,
 ) -> None:
     """Show cards, memory and start time of all models; start nothing."""
     from gaudi_launch.extensions.stack import stack_plan as cases
@@ -103,7 +99,7 @@ def up(
     no_doctor: bool = typer.Option(
         False, "--no-doctor", help="Start although a check of the machine fails."
     ),
-    as_json: bool = _JSON,
+    as_json: bool = JSON,
 ) -> None:
     """Start the gateway and all models that do not run, and wait until they answer.
 
@@ -136,7 +132,7 @@ def apply(
         False, "--no-doctor", help="Start although a check of the machine fails."
     ),
     drain: float = DRAIN,
-    as_json: bool = _JSON,
+    as_json: bool = JSON,
 ) -> None:
     """Change what runs to what the file describes, and only that; no request is lost.
 
@@ -230,7 +226,7 @@ def down(
     drain: float = typer.Option(
         30.0, "--drain", metavar="SECONDS", help="Wait this long for running requests."
     ),
-    as_json: bool = _JSON,
+    as_json: bool = JSON,
 ) -> None:
     """Stop the gateway and all models, and remove their records and logs."""
     from gaudi_launch.cli.terminal import Terminal
@@ -249,7 +245,7 @@ def ps(
     name: str = typer.Argument(
         "", metavar="[FILE]", help="One stack, by its file or name (default: all)."
     ),
-    as_json: bool = _JSON,
+    as_json: bool = JSON,
 ) -> None:
     """List the models of started stacks: phase, cards, port, last error."""
     from gaudi_launch.extensions.stack import case as cases

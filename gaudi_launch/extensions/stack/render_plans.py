@@ -14,7 +14,7 @@ from gaudi_launch.commands.render.case import refuse_beside
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.messages import text
 from gaudi_launch.core.launch.named_plans import NamedPlan, NamedPlans
-from gaudi_launch.core.launch.options import LaunchOptions
+from gaudi_launch.core.planning.launch_options import LaunchOptions
 from gaudi_launch.core.render.gateway import GatewayFiles, GatewayPlace, GatewaySecrets
 from gaudi_launch.extensions.stack.gateway.gateway_image import gateway_at
 from gaudi_launch.extensions.stack.gateway.gateway_settings import (

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
-from gaudi_launch.core.launch.options import LaunchOptions
+from gaudi_launch.core.planning.launch_options import LaunchOptions
 from gaudi_launch.core.planning.placement import choose, parse_visible
 from gaudi_launch.extensions.stack.changes import ChangeCase, NewEngine, RunningEngine, steps_of
 from gaudi_launch.extensions.stack.division import CardShare, with_cards
@@ -312,7 +312,7 @@ def _with_cards(model: StackModel, options: LaunchOptions) -> _Sized:
         return _Sized(model, options, prepared, 0, None)
     tries: tuple[LaunchOptions, ...] = (options,)
     if not options.cards and not options.modules and options.tuning != "reference":
-        tries = tuple(replace(options, cards=str(count)) for count in _COUNTS)
+        tries = tuple(replace(options, cards=count) for count in _COUNTS)
     refusal: LaunchError | None = None
     for tried in tries:
         prepared = prepare(tried, secret_file=True)
@@ -417,10 +417,10 @@ def _service(
 ) -> StackService:
     """Return a service with its plan on its cards."""
     prepared = replace(sized.prepared, request=replace(sized.prepared.request, port=port))
-    options = replace(sized.options, port=str(port))
+    options = replace(sized.options, port=port)
     if sized.cards:
         modules = placement.modules
-        options = replace(options, modules=",".join(map(str, modules)))
+        options = replace(options, modules=tuple(modules))
         prepared = replace(prepared, request=replace(prepared.request, modules=modules))
     try:
         made = prepared.plan(placement if sized.cards else None)

@@ -16,7 +16,8 @@ from gaudi_launch.core.base.messages import message
 from gaudi_launch.core.buckets.optimiser.padding_cost import score
 from gaudi_launch.core.buckets.optimiser.workload_mix import expect
 from gaudi_launch.core.buckets.strategies import Judged
-from gaudi_launch.core.launch.options import LaunchOptions
+from gaudi_launch.core.planning.launch_options import LaunchOptions
+from gaudi_launch.core.planning.parse import if_given, pair
 from gaudi_launch.core.predict.learned import LearnedConstants, SpeedMeasurement, write_learned
 from gaudi_launch.core.predict.simulator import simulate
 from tests.support.refusals import refused
@@ -28,7 +29,7 @@ FORK = "vllm-fork@1.21"
 
 
 def reading(**changes: Any) -> warmup.WarmupCase:
-    options = LaunchOptions(engine=FORK, machine="simulated:hls2", cards="1", model="Qwen/Qwen3-8B")
+    options = LaunchOptions(engine=FORK, machine="simulated:hls2", cards=1, model="Qwen/Qwen3-8B")
     return read(options, **{"trace": "", "goal": NOTHING, "constants": [], **changes})
 
 
@@ -83,9 +84,11 @@ def test_a_trace_that_breaks_the_padding_of_the_plan_is_a_warning(
     trace = tmp_path / "other.csv"
     trace.write_text("timestamp,input_tokens,output_tokens\n" + "".join(arrivals))
     options = LaunchOptions(
-        engine="vllm-gaudi", machine="simulated:hls2", cards="1", model="Qwen/Qwen3-8B"
+        engine="vllm-gaudi", machine="simulated:hls2", cards=1, model="Qwen/Qwen3-8B"
     )
-    options = replace(options, input_range=lengths or None, max_num_seqs="16", max_model_len="8192")
+    options = replace(
+        options, input_range=if_given(pair, "-i", lengths), max_num_seqs=16, max_model_len=8192
+    )
     case = read(options, trace=str(trace), goal=NOTHING, constants=[])
     notes = {each.id: each.values for each in warmup.solve(case).notes}
     assert notes["warmup.workload"] == {"requests": 120, "trace": str(trace)}

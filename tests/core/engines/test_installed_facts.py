@@ -22,9 +22,9 @@ from gaudi_launch.core.engines.facts.installed import InstalledFacts, read_insta
 from gaudi_launch.core.engines.facts.source import UNTIL
 from gaudi_launch.core.engines.support import installed_versions, releases, version_of
 from gaudi_launch.core.engines.version_facts import names_of, reads_variable
-from gaudi_launch.core.launch.options import LaunchOptions
 from gaudi_launch.core.launch.route import checked_plan
 from gaudi_launch.core.launch.todo import CheckedPlan
+from gaudi_launch.core.planning.launch_options import LaunchOptions
 from tests.support.places import TOP
 from tests.support.stand_in_release import StandInRelease, install, packages
 
@@ -56,9 +56,9 @@ def planned(python: Path) -> CheckedPlan:
         LaunchOptions(
             model="Qwen3-32B",
             python=str(python),
-            cards="1",
-            max_num_seqs="256",
-            max_model_len="32768",
+            cards=1,
+            max_num_seqs=256,
+            max_model_len=32768,
             machine="simulated:hls2",
         )
     )

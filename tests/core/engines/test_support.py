@@ -23,11 +23,11 @@ from gaudi_launch.core.engines.needed_release import needed_release
 from gaudi_launch.core.engines.support import newest_or_none, releases, support_of, version_of
 from gaudi_launch.core.host import simulated
 from gaudi_launch.core.launch.forecast_case import data_types
-from gaudi_launch.core.launch.options import LaunchOptions
 from gaudi_launch.core.models.model import Model
 from gaudi_launch.core.models.weights import count_parameters
 from gaudi_launch.core.planning.engine import Engine
 from gaudi_launch.core.planning.known_model import known_model
+from gaudi_launch.core.planning.launch_options import LaunchOptions
 from gaudi_launch.core.planning.planner import make_plan
 from gaudi_launch.core.planning.request import Request
 from gaudi_launch.core.planning.support_answer import ModelSupport, SupportStatus

@@ -9,8 +9,8 @@ import pytest
 
 from gaudi_launch.commands.estimate import EstimateOptions, predicted
 from gaudi_launch.core.base.errors import ExitCode
-from gaudi_launch.core.launch.options import LaunchOptions
 from gaudi_launch.core.launch.prediction import SpeedEstimate, of_record
+from gaudi_launch.core.planning.launch_options import LaunchOptions
 from gaudi_launch.core.predict.load import from_ranges
 from tests.support.refusals import failing
 

@@ -19,8 +19,8 @@ from gaudi_launch.core.engines.install.step_runner import mark
 from gaudi_launch.core.host.simulated import write_tree
 from gaudi_launch.core.launch.chosen_engine import installed_for
 from gaudi_launch.core.launch.launch_request import set_up_demo
-from gaudi_launch.core.launch.options import LaunchOptions
 from gaudi_launch.core.launch.route import prepare
+from gaudi_launch.core.planning.launch_options import LaunchOptions
 from gaudi_launch.core.planning.request import LIBFABRIC, Request
 from gaudi_launch.extensions.ray.engine import VERSION
 from tests.support.refusals import failing
@@ -76,7 +76,7 @@ def install_embedded(*, ray: bool = False, demo: bool = False) -> None:
 
 
 def test_libfabric_is_that_of_setup_on_this_machine(machine: Path) -> None:
-    options = LaunchOptions(model="Qwen/Qwen3-8B", engine=FORK, cards="1")
+    options = LaunchOptions(model="Qwen/Qwen3-8B", engine=FORK, cards=1)
     assert prepare(options).request.libfabric_root == ""
     library = machine / LIBFABRIC.lstrip("/") / "lib" / "libfabric.so"
     library.parent.mkdir(parents=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import shutil
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,12 +15,10 @@ import yaml
 
 from gaudi_launch.cli.main import run
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
-from gaudi_launch.core.base.fields import option_of
-from gaudi_launch.core.base.profiles_check import schema
 from gaudi_launch.core.host.simulated import write_tree
 from gaudi_launch.core.launch import route, saved_plan
-from gaudi_launch.core.launch.options import LaunchOptions
 from gaudi_launch.core.launch.saved_plan import SavedTraffic
+from gaudi_launch.core.planning.launch_options import LaunchOptions
 from gaudi_launch.extensions.bench.case import BenchOptions
 from gaudi_launch.extensions.bench.case import prepare as prepare_bench
 from tests.support.machines import use
@@ -29,7 +27,7 @@ from tests.support.scripts import script
 from tests.support.waiting import unused_port
 
 MODEL, MACHINE = "Qwen/Qwen3-32B", "simulated:hls2"
-OPTIONS = LaunchOptions(model=MODEL, machine=MACHINE, max_num_seqs="64", extra=("--seed", "7"))
+OPTIONS = LaunchOptions(model=MODEL, machine=MACHINE, max_num_seqs=64, extra=("--seed", "7"))
 
 
 @pytest.fixture(autouse=True)
@@ -94,7 +92,7 @@ def test_the_file_has_the_options_and_the_chosen_number_of_cards(file: Path) -> 
 def test_given_options_win_and_are_listed(file: Path) -> None:
     found = said(saved(file, max_num_seqs="32", max_model_len="8k", extra=("--enforce-eager",)))
     assert found[:3] == [
-        "--max-model-len 8k is given in addition to best.yaml",
+        "--max-model-len 8000 is given in addition to best.yaml",
         "--max-num-seqs 32 is given and replaces 64 of best.yaml",
         "given in addition to best.yaml: -- --enforce-eager",
     ]
@@ -181,20 +179,6 @@ def test_a_bad_value_of_an_option_is_that_options_error(file: Path) -> None:
     with pytest.raises(LaunchError) as error:
         route.plan(saved(file))
     assert error.value.id == "plan.number"
-
-
-def test_the_schema_has_every_option() -> None:
-    known = set(saved_plan.saved_fields())
-    assert set(schema("plan")["properties"]["options"]["properties"]) == {
-        *known,
-        "engine-arguments",
-    }
-    named = {
-        field.name
-        for field in fields(LaunchOptions)
-        if (option_of(field) or 0) and field.name != "extra"
-    }
-    assert named - set(saved_plan.saved_fields().values()) == {"machine", "plan_file", "force"}
 
 
 def test_a_secret_is_not_saved(tmp_path: Path) -> None:
@@ -327,8 +311,8 @@ def test_the_plan_command_saves_and_names_the_command(
     assert f"gaudi-launch serve --plan {target}" in capsys.readouterr().err
     assert saved_plan.read(target).options == LaunchOptions(
         model=MODEL,
-        max_num_seqs="16",
-        cards=str(len(saved_plan.read(target).cards)),
+        max_num_seqs=16,
+        cards=len(saved_plan.read(target).cards),
         machine=MACHINE,
     )
     assert run(["plan", "--plan", str(target)]) == 0
@@ -347,7 +331,8 @@ def test_bench_takes_the_saved_load_and_address(file: Path) -> None:
 
 
 def test_the_load_that_is_given_to_bench_wins(file: Path) -> None:
-    case = prepare_bench(("127.0.0.1:9",), BenchOptions(plan_file=str(file), rate="2", output="64"))
+    given: dict[str, Any] = {"rate": "2", "output": "64"}
+    case = prepare_bench(("127.0.0.1:9",), BenchOptions(plan_file=str(file), **given))
     assert (case.found.url, case.numbers.rate, case.numbers.concurrency) == (
         "http://127.0.0.1:9",
         2.0,

@@ -28,7 +28,7 @@ def options(
     monkeypatch.setenv("PATH", f"{machine / 'bin'}:{os.environ['PATH']}")
     python = write_engine_python(tmp_path / "engine-python", f"{sys.executable} {TRIVIAL}")
     model = write_model(tmp_path / "Small")
-    yield LaunchOptions(str(model), cards="2", port="30777", python=str(python))
+    yield LaunchOptions(str(model), cards=2, port=30777, python=str(python))
 
 
 def test_started_waited_for_and_stopped(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -40,32 +41,39 @@ def refused(what: Callable[[], object]) -> tuple[str, dict[str, Any]]:
 
 def test_a_percentile_is_below_a_hundred() -> None:
     texts = ("1", "p95", "P99.9", "99.999")
-    assert [read_percentile(text) for text in texts] == [1.0, 95.0, 99.9, 99.999]
+    assert [read_percentile("-x", text) for text in texts] == [1.0, 95.0, 99.9, 99.999]
     for text in ("0", "0.9", "100", "95%", "99.9999"):
-        assert refused(partial(read_percentile, text)) == (
+        assert refused(partial(read_percentile, "-x", text)) == (
             "capacity.bad_percentile",
             {"found": text},
         )
 
 
+def given(**texts: Any) -> TrafficOptions:
+    """Return the options of a command line."""
+    return TrafficOptions(**texts)
+
+
 def test_targets_are_read_one_by_one() -> None:
-    given = TrafficOptions(ttft="1s", tpot="50ms", e2e="20s", percentile="90")
-    assert targets_of(given) == Targets(1.0, 0.05, 90.0, 20.0)
+    found = given(ttft="1s", tpot="50ms", e2e="20s", percentile="90")
+    assert targets_of(found) == Targets(1.0, 0.05, 90.0, 20.0)
     assert targets_of(TrafficOptions()) == Targets(None, None, 95.0, None)
     flags = {
-        name: refused(partial(targets_of, TrafficOptions(**{name: "x"})))[1]["flag"]
-        for name in ("ttft", "tpot", "e2e")
+        name: refused(partial(given, **{name: "x"}))[1]["flag"] for name in ("ttft", "tpot", "e2e")
     }
     assert flags == {"ttft": "--ttft", "tpot": "--tpot", "e2e": "--e2e"}
 
 
 def test_a_demand_is_a_rate_or_a_number_of_clients() -> None:
     assert demand_of(TrafficOptions()) == Demand(0.0, 0)
-    assert demand_of(TrafficOptions(rate="60/m")) == Demand(1.0, 0)
-    assert demand_of(TrafficOptions(concurrency="8")) == Demand(0.0, 8)
-    both = TrafficOptions(rate="1", concurrency="1")
+    assert demand_of(given(rate="60/m")) == Demand(1.0, 0)
+    # a small rate is read again from its text
+    daily = given(rate="1/d")
+    assert replace(daily, trace="x").rate == daily.rate == 1 / 86400
+    assert demand_of(given(concurrency="8")) == Demand(0.0, 8)
+    both = given(rate="1", concurrency="1")
     assert refused(partial(demand_of, both)) == ("capacity.one_demand", {})
-    assert refused(partial(demand_of, TrafficOptions(concurrency="0"))) == (
+    assert refused(partial(given, concurrency="0")) == (
         "plan.number",
         {"flag": "--concurrency", "found": "0", "least": 1, "most": 100_000_000},
     )

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
-from gaudi_launch.core.launch.options import LaunchOptions
 from gaudi_launch.core.launch.route import checked_plan
 from gaudi_launch.core.launch.todo import CheckedPlan
+from gaudi_launch.core.planning.launch_options import LaunchOptions
 from tests.support.every_case import examples
 from tests.support.shards import shard
 from tests.support.waiting import unused_port
@@ -70,10 +70,10 @@ def judged(
     """Return the checked plan, after that serve gave the same verdict."""
     options = LaunchOptions(
         model=str(folder),
-        cards=None if engine in ("deepseek_r1", "cpu") else "1",
+        cards=None if engine in ("deepseek_r1", "cpu") else 1,
         engine=engine,
         machine=None if engine == "cpu" else "simulated:hls2",
-        port=str(unused_port()),
+        port=unused_port(),
         force=force,
         extra=extra,
     )

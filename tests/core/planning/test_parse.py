@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import pytest
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.core.base.fields import OneNumber
 from gaudi_launch.core.planning.parse import (
     MOST_SEQS,
     MOST_TOKENS,
-    Ranges,
     fraction,
     if_given,
     number,
     pair,
     port,
-    ranges,
     read_time,
     reduce,
     replicas,
@@ -50,14 +50,14 @@ def test_what_is_no_length_or_too_long_is_refused(text: str) -> None:
 
 def test_ranges_and_the_hot_length_take_it_too() -> None:
     assert pair("-i", "64,32K") == (64, 32768)
-    assert reduce("8,24k") == (8, 24000)
+    assert reduce("-r", "8,24k") == (8, 24000)
 
 
 def test_letters_of_the_start_scripts_are_plain_numbers() -> None:
     with pytest.raises(LaunchError, match="4,16k"):
-        ranges("4,16k", None, short=False)
+        pair("-i", "4,16k", short=False)
     with pytest.raises(LaunchError, match="8,16k"):
-        reduce("8,16k", short=False)
+        reduce("-r", "8,16k", short=False)
 
 
 @pytest.mark.parametrize(
@@ -103,6 +103,10 @@ LONGEST = {"longest": MOST_TOKENS}
 HOT = {"most": MOST_SEQS, **LONGEST}
 
 
+def no_replicas(text: str) -> tuple[str, dict[str, Any]]:
+    return "ray.replicas_words", {"found": text, "most": 9}
+
+
 def test_each_refusal_names_the_option_the_value_and_the_bounds() -> None:
     cases: dict[str, tuple[Callable[[], object], str, dict[str, object]]] = {
         "number": (
@@ -145,17 +149,17 @@ def test_each_refusal_names_the_option_the_value_and_the_bounds() -> None:
             "plan.range",
             {"flag": "-o", "found": "0,x", **LONGEST},
         ),
-        "hot": (lambda: reduce("8"), "plan.reduce_words", {"found": "8", **HOT}),
-        "hot batch": (lambda: reduce("0,8"), "plan.reduce_words", {"found": "0,8", **HOT}),
-        "hot length": (lambda: reduce("8,0"), "plan.reduce_words", {"found": "8,0", **HOT}),
+        "hot": (lambda: reduce("-r", "x"), "plan.reduce_words", {"found": "x", **HOT}),
+        "hot batch": (lambda: reduce("-r", "0,8"), "plan.reduce_words", {"found": "0,8", **HOT}),
+        "hot length": (lambda: reduce("-r", "8,0"), "plan.reduce_words", {"found": "8,0", **HOT}),
         "fraction": (
             lambda: fraction("-u", "1.5", 0.1, 1.0),
             "plan.fraction",
             {"flag": "-u", "found": "1.5", "least": 0.1, "most": 1.0},
         ),
-        "replicas": (lambda: replicas("3..2"), "ray.replicas_words", {"found": "3..2"}),
-        "replica": (lambda: replicas("65"), "ray.replicas_words", {"found": "65"}),
-        "most replicas": (lambda: replicas("1..x"), "ray.replicas_words", {"found": "1..x"}),
+        "replicas": (lambda: replicas("-x", "3..2", 9), *no_replicas("3..2")),
+        "replica": (lambda: replicas("-x", "10", 9), *no_replicas("10")),
+        "most replicas": (lambda: replicas("-x", "1..x", 9), *no_replicas("1..x")),
         "port": (
             lambda: port("-p", "65536"),
             "plan.number",
@@ -175,8 +179,8 @@ def test_bounds_belong_to_the_range() -> None:
     assert tokens("-l", "2k", 2000) == 2000
     assert [seconds("x", "2", least=2, most=5), seconds("x", "5", least=2, most=5)] == [2.0, 5.0]
     assert (pair("-i", "7"), pair("-i", "7,7")) == ((7, 7), (7, 7))
-    assert (reduce("8", one_is_both=True), reduce("8,9")) == ((8, 8), (8, 9))
-    assert [replicas("2"), replicas("2..2"), replicas("1..64")] == [(2, 2), (2, 2), (1, 64)]
+    assert (reduce("-r", "8"), reduce("-r", "8,9")) == ((8, 8), (8, 9))
+    assert [replicas("-x", text) for text in ("2", "2..2", "1..9")] == [(2, 2), (2, 2), (1, 9)]
     assert [port("-p", "1"), port("-p", "65535")] == [1, 65535]
 
 
@@ -204,12 +208,10 @@ def test_a_fraction_is_kept_as_it_was_written(text: str, plain: bool, strict: bo
             assert refusal(what)[0] == "plan.fraction"
 
 
-def test_ranges_by_one_number_are_open() -> None:
-    assert ranges("16,", "1,8") == Ranges((16, 16), (1, 8), ("input",))
-    assert ranges(None, "8") == Ranges(None, (8, 8), ("output",))
-    assert ranges(None, None) == Ranges()
-    assert refusal(lambda: ranges("x", None))[2]["flag"] == "-i"
-    assert refusal(lambda: ranges(None, "x"))[2]["flag"] == "-o"
+def test_bounds_by_one_number_are_open() -> None:
+    found = [pair("-i", text) for text in ("16,", "1,8", "8", "8,8")]
+    assert found == [(16, 16), (1, 8), (8, 8), (8, 8)]
+    assert [isinstance(each, OneNumber) for each in found] == [True, False, True, False]
 
 
 def test_times_without_a_unit_are_seconds_and_others_are_none() -> None:

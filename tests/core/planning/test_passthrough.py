@@ -13,7 +13,6 @@ from gaudi_launch.cli.main import app
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.messages import Message, message
 from gaudi_launch.core.engines.registry import find
-from gaudi_launch.core.launch.options import LaunchOptions, to_request
 from gaudi_launch.core.planning.engine_args import engine_args
 from gaudi_launch.core.planning.option_table import UPSTREAM, option_table
 from gaudi_launch.core.planning.parse import MOST_SEQS, MOST_TOKENS
@@ -29,7 +28,7 @@ from gaudi_launch.core.planning.passthrough import (
 from gaudi_launch.core.planning.plan import Kind, Overridden, Setting
 from gaudi_launch.core.planning.request import Request
 from gaudi_launch.core.planning.secret_args import SECRET_FILE
-from tests.support.refusals import failing, refusal
+from tests.support.refusals import refusal
 
 
 def read(*words: str, lacks: tuple[str, ...] = (), **given: object) -> Request:
@@ -120,19 +119,6 @@ def test_a_plan_goes_by_the_words(engine: str) -> None:
         warning["message"] for warning in second["warnings"] if warning["id"] == "plan.overruled"
     ]
     assert len(told) == 1 and "-b" in told[0]
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        LaunchOptions("m", max_num_seqs="65536"),
-        LaunchOptions("m", max_num_batched_tokens="1000000000"),
-        LaunchOptions("m", max_model_len="99999999"),
-    ],
-)
-def test_a_slip_of_the_pen_is_refused_at_once(options: LaunchOptions) -> None:
-    with failing("plan.number", ExitCode.USAGE):
-        to_request(options, {})
 
 
 def shown(settings: Sequence[Setting], *user: str, file: tuple[str, ...] = ()) -> list[Setting]:

@@ -16,12 +16,12 @@ from gaudi_launch.core.base.messages import Message, catalogue, message
 from gaudi_launch.core.host.cpus import format_cpus, parse_cpus
 from gaudi_launch.core.host.hardware import Card, Holder, Host, NumaNode
 from gaudi_launch.core.host.machine import load
+from gaudi_launch.core.planning.parse import parse_modules
 from gaudi_launch.core.planning.placement import (
     Placement,
     choose,
     documented_sets,
     holders,
-    parse_modules,
     parse_visible,
     share_cpus,
     spans_groups,

@@ -9,7 +9,7 @@ from gaudi_launch.core.planning.option_table import GENERIC, UPSTREAM, option_ta
 from gaudi_launch.core.planning.request import Request
 
 EMPTY_TEXTS = ("stamp", "files_dir", "libfabric_root", "unread_file", "secret_options")
-EMPTY_LISTS = ("open_ranges", "faults", "extra", "file_words", "overruled", "unmodelled")
+EMPTY_LISTS = ("faults", "extra", "file_words", "overruled", "unmodelled")
 OFF = ("skip_warmup", "profile", "no_zero_padding", "no_fused_sdpa", "inc_fp8", "force")
 
 

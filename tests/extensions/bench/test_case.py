@@ -10,8 +10,8 @@ import pytest
 
 from gaudi_launch.core.base.errors import ExitCode
 from gaudi_launch.core.launch import route
-from gaudi_launch.core.launch.options import LaunchOptions
 from gaudi_launch.core.launch.prediction import of_record
+from gaudi_launch.core.planning.launch_options import LaunchOptions
 from gaudi_launch.core.predict.load import Load, from_ranges
 from gaudi_launch.core.services.endpoint import Target
 from gaudi_launch.extensions.bench import case as bench
@@ -90,7 +90,7 @@ def test_a_run_whose_file_cannot_be_written_is_shown_with_the_problem(tmp_path: 
 def test_a_service_is_predicted_for_the_load_that_is_sent(
     numbers: dict[str, Any], load: Load | None, tmp_path: Path
 ) -> None:
-    options = LaunchOptions(model="Qwen/Qwen3-8B", machine="simulated:hls2", cards="1")
+    options = LaunchOptions(model="Qwen/Qwen3-8B", machine="simulated:hls2", cards=1)
     plan = route.plan(options)[0].to_json()
     saved = BenchOptions(save=str(tmp_path / "run.json"))
     measured = case(**{"input": (100, 301), "output": (10, 21), **numbers})

@@ -13,10 +13,8 @@ from gaudi_launch.core.planning.container import Container
 from gaudi_launch.extensions.kubernetes.options import (
     KubernetesOptions,
     completed,
-    replicas_of,
 )
 from gaudi_launch.extensions.ray.engine import VERSION as RAY
-from tests.support.refusals import refusal
 
 NEURON = next(iter(instances()))
 TOKEN = Container("i", (), secrets=("HF_TOKEN", "VLLM_API_KEY"))
@@ -202,9 +200,3 @@ def test_what_a_cluster_cannot_have_is_refused(
     words: dict[str, Any], id: str, values: dict[str, Any]
 ) -> None:
     assert refused(**words) == (id, values)
-
-
-def test_an_impossible_number_of_replicas_is_refused() -> None:
-    for text, found, least in (("10001", "10001", 1), ("3..2", "2", 3)):
-        values = {"flag": "--replicas", "found": found, "least": least, "most": 10000}
-        assert refusal(replicas_of, text) == ("plan.number", ExitCode.USAGE, values)

@@ -22,7 +22,7 @@ from gaudi_launch.core.host.accelerators import accelerators
 from gaudi_launch.core.host.hardware import Host
 from gaudi_launch.core.host.simulated import make, server_of, write_tree
 from gaudi_launch.core.launch.command_line import serve_command
-from gaudi_launch.core.launch.options import LaunchOptions
+from gaudi_launch.core.planning.launch_options import LaunchOptions
 from gaudi_launch.core.predict.simulate import simulate
 from gaudi_launch.extensions.recommend.case import (
     RecommendCase,
@@ -93,13 +93,13 @@ def test_the_best_answer_that_has_a_plan_is_taken() -> None:
     launch = LaunchOptions(
         model=LARGE_MODEL,
         dtype="bf16",
-        max_num_seqs="32",
-        max_num_batched_tokens="2048",
-        max_prefill_seqs="1",
+        max_num_seqs=32,
+        max_num_batched_tokens=2048,
+        max_prefill_seqs=1,
     )
     case = read(launch, RecommendOptions(accelerator="gaudi2", goal="latency"))
     # cards that were taken since the search
-    for busy, cards in (("", "8"), ("+busy=4,5,6,7", "4")):
+    for busy, cards in (("", 8), ("+busy=4,5,6,7", 4)):
         answer = solve(replace(case, machine=f"simulated:hls2{busy}"))
         assert answer.launch is not None and answer.plan is not None
         assert answer.launch.cards == cards
@@ -182,7 +182,7 @@ def test_a_machine_without_a_card_that_can_be_used_is_refused(
 
 
 def test_a_cluster_has_hosts_to_be_named() -> None:
-    launch = LaunchOptions(model="org/m", cards="8")
+    launch = LaunchOptions(model="org/m", cards=8)
     two = Candidate("vllm-gaudi", "bfloat16", 8, 32, 1, 2048, 4096, False, pipeline=2, hosts=2)
     head = ("gaudi-launch", "cluster", "up", "org/m", "--hosts")
     sizes = ("--tensor-parallel", "8", "--pipeline-parallel", "2")
@@ -269,7 +269,7 @@ def test_estimate_prints_what_recommend_prints() -> None:
     answer = loaded_answer()
     served = answer.found.winner.served if answer.found.winner is not None else None
     assert answer.launch is not None and served is not None
-    given = EstimateOptions(accelerator="gaudi2", rate=f"{12 / served.replicas}/s")
+    given = EstimateOptions(accelerator="gaudi2", rate=12 / served.replicas)
     shown = predicted(answer.launch, given)
     assert shown.outcome.ttft.at(95) == pytest.approx(served.ttft, rel=1e-9)
     assert shown.outcome.tpot.at(95) == pytest.approx(served.tpot, rel=1e-9)
@@ -346,7 +346,7 @@ LARGE = {"model": "meta-llama/Llama-3.1-405B-Instruct", "dtype": "bf16", "max_nu
 SERVERS = {"machine": "simulated:hls2", "max_prefill_seqs": "1"}
 
 
-def large_case(given: Mapping[str, str], **launch: str) -> RecommendCase:
+def large_case(given: Mapping[str, Any], **launch: str) -> RecommendCase:
     options = LaunchOptions(**{**LARGE, **SERVERS, **launch})  # type: ignore[arg-type]
     return read(options, RecommendOptions(**given), over_servers=True)
 

@@ -8,7 +8,7 @@ import pytest
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.messages import message
-from gaudi_launch.core.launch.options import LaunchOptions
+from gaudi_launch.core.planning.launch_options import LaunchOptions
 from gaudi_launch.core.predict.targets import Targets
 from gaudi_launch.extensions.recommend import case as app
 from gaudi_launch.extensions.recommend import finder

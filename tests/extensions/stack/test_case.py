@@ -535,7 +535,7 @@ def test_no_engine_gets_the_port_of_the_gateway(write: Write) -> None:
     first = int(stack_plan.plan(path).services[0].options.port or 0)
     path.write_text(path.read_text().replace(f"port: {port_of(path)}", f"port: {first}"))
     [engine] = stack_plan.plan(path).services
-    assert engine.options.port != str(first)
+    assert engine.options.port != first
 
 
 def test_init_writes_a_file_that_is_planned_alike(tmp_path: Path, own_folders: Path) -> None:

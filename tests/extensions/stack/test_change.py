@@ -12,8 +12,8 @@ import pytest
 
 from gaudi_launch.core.base.messages import text
 from gaudi_launch.core.launch import serve, waiting
-from gaudi_launch.core.launch.options import LaunchOptions
 from gaudi_launch.core.launch.serve import ServeMode
+from gaudi_launch.core.planning.launch_options import LaunchOptions
 from gaudi_launch.core.services.state import registry, reservation
 from gaudi_launch.core.services.state.registry import ServiceRecord
 from gaudi_launch.extensions.stack import change as stack_change
@@ -127,7 +127,7 @@ def service(
         placement=SimpleNamespace(modules=modules),
         estimate=None,
     )
-    return StackService(name, found, LaunchOptions(port=str(PORTS[name])), plan, runs)
+    return StackService(name, found, LaunchOptions(port=PORTS[name]), plan, runs)
 
 
 def changes(
@@ -159,9 +159,9 @@ def test_a_first_start_records_routes_and_waits_group_by_group(site: Site) -> No
         BOTH,
         ("gateway", GATEWAY, 9000, ALL_ROUTES),
         ("wait", GATEWAY),
-        ("start", "s-b", "1002"),
+        ("start", "s-b", 1002),
         ("wait", "s-b"),
-        ("start", "s-a", "1001"),
+        ("start", "s-a", 1001),
         ("wait", "s-a"),
         BOTH,
     ]
@@ -210,7 +210,7 @@ def test_a_new_version_is_routed_to_when_it_answers_and_then_the_old_one_ends(si
     assert site.events == [
         ("record", (GATEWAY, "s-a.v2", "s-b", "s-a"), (*models, "a")),
         ("renew", GATEWAY, 9000, {"a": ("s-a",), "x": ("s-a",), "b": ("s-b",)}),
-        ("start", "s-a.v2", "1003"),
+        ("start", "s-a.v2", 1003),
         ("wait", "s-a.v2"),
         (
             "renew",
@@ -226,7 +226,7 @@ def test_a_new_version_is_routed_to_when_it_answers_and_then_the_old_one_ends(si
         ),
         ("end", 7, "s-a"),
         ("record", (GATEWAY, "s-a.v2", "s-b"), models),
-        ("start", "s-b", "1002"),
+        ("start", "s-b", 1002),
         ("wait", "s-b"),
         ("record", (GATEWAY, "s-a.v2", "s-b"), models),
     ]

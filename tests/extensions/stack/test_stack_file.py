@@ -11,7 +11,6 @@ import pytest
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.profiles_check import schema
-from gaudi_launch.core.launch.saved_plan import saved_fields
 from gaudi_launch.extensions.stack.stack_file import ModelOption, parse_stack, read_stack
 from tests.support.places import TOP
 
@@ -77,12 +76,6 @@ def test_a_file_that_cannot_be_read_is_refused(content: bytes | None, tmp_path: 
         read_stack(path)
     expected = "stack.bad" if content == b"\xff" else "stack.unreadable"
     assert (raised.value.id, raised.value.exit_code) == (expected, ExitCode.USAGE)
-
-
-def test_the_schema_has_every_option_that_is_not_the_stacks_own() -> None:
-    own = {"model", "host", "port", "served-name"}
-    found = schema("stack")["properties"]["models"]["items"]["properties"]["options"]["properties"]
-    assert set(found) == {*saved_fields(), "engine-arguments"} - own
 
 
 def test_the_example_of_the_manual_is_a_stack() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
-from gaudi_launch.core.launch.options import LaunchOptions
+from gaudi_launch.core.planning.launch_options import LaunchOptions
 from gaudi_launch.core.services.state.registry import ServiceRecord
 from gaudi_launch.extensions.stack import stack_plan
 from gaudi_launch.extensions.stack.changes import ChangeStep, RunningEngine

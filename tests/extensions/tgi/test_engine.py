@@ -6,20 +6,21 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Mapping
-from dataclasses import asdict, fields, replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import pytest
 
 from gaudi_launch.core.base.errors import ExitCode
-from gaudi_launch.core.base.fields import option_of
+from gaudi_launch.core.base.fields import options_of
 from gaudi_launch.core.base.messages import message
 from gaudi_launch.core.engines.needed_release import needed_release
 from gaudi_launch.core.engines.registry import api_of, find
-from gaudi_launch.core.launch.options import LaunchOptions, to_request
+from gaudi_launch.core.launch.launch_request import to_request
 from gaudi_launch.core.models.model import Model
 from gaudi_launch.core.planning.engine import Context
 from gaudi_launch.core.planning.known_model import known_model
+from gaudi_launch.core.planning.launch_options import LaunchOptions
 from gaudi_launch.core.planning.placement import Placement
 from gaudi_launch.core.planning.plan import Plan, Setting
 from gaudi_launch.core.planning.planner import make_plan
@@ -41,16 +42,15 @@ def requested(words: str, engine: str = "tgi", **exported: str) -> Request:
     """Return the request of a command line."""
     ours, _, behind = words.partition(" -- ")
     flags = {
-        name: each
-        for each in fields(LaunchOptions)
-        if (option := option_of(each))
+        name: (field, option)
+        for field, option in options_of(LaunchOptions).items()
         for name in option.names
     }
     rest = shlex.split(ours)
     given: dict[str, Any] = {}
     while rest:
-        each = flags[rest.pop(0)]
-        given[each.name] = True if each.type == "bool" else rest.pop(0)
+        field, option = flags[rest.pop(0)]
+        given[field] = option.switch or rest.pop(0)
     options = LaunchOptions(**{**given, "engine": engine, "extra": tuple(shlex.split(behind))})
     return to_request(options, {**HERE, **exported})
 

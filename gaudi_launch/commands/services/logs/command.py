@@ -8,7 +8,7 @@ import typer
 
 from gaudi_launch.cli.command_app import CommandApp
 from gaudi_launch.cli.console import emit_json
-from gaudi_launch.cli.service_argument import NAME
+from gaudi_launch.cli.shared_options import NAME
 
 if TYPE_CHECKING:
     from pathlib import Path

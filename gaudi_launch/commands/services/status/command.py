@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import typer
 
-from gaudi_launch.cli.command_app import CommandApp
-from gaudi_launch.cli.service_argument import NAME
+from gaudi_launch.cli.command_app import JSON, CommandApp
+from gaudi_launch.cli.shared_options import NAME
 from gaudi_launch.core.planning.parse import if_given
 
 app = CommandApp()
@@ -17,7 +17,7 @@ def status(
     history: str = typer.Option(
         "", "--history", metavar="TIME", help="Draw its last 30m, 1h or 1d."
     ),
-    as_json: bool = typer.Option(False, "--json", help="One JSON object on stdout."),
+    as_json: bool = JSON,
 ) -> None:
     """Show plan, phases with times, card memory, warm-up against its estimate, last error."""
     from gaudi_launch.cli.console import emit_json

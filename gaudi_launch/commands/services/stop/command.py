@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from gaudi_launch.cli.command_app import CommandApp
+from gaudi_launch.cli.command_app import JSON, CommandApp
 from gaudi_launch.cli.console import emit_json
 from gaudi_launch.cli.times import DRAIN
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
@@ -33,7 +33,7 @@ def stop(
         False, "--forget", help="Also remove its folder with state and logs."
     ),
     yes: bool = typer.Option(False, "-y", "--yes", help="Stop orphans without confirmation."),
-    as_json: bool = typer.Option(False, "--json", help="One JSON object on stdout."),
+    as_json: bool = JSON,
 ) -> None:
     """Drain requests, stop the engine and its child processes, and check that the cards are
     free."""

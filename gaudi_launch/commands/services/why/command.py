@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from gaudi_launch.cli.command_app import CommandApp
+from gaudi_launch.cli.command_app import JSON, CommandApp
 
 app = CommandApp()
 
@@ -19,7 +19,7 @@ def why(
     exit_status: int | None = typer.Option(
         None, "--exit-status", help="Exit status of the engine; -9 for SIGKILL."
     ),
-    as_json: bool = typer.Option(False, "--json", help="One JSON object on stdout."),
+    as_json: bool = JSON,
 ) -> None:
     """Explain a failure: phase, evidence, cause and remedy."""
     from gaudi_launch.cli.console import emit_json

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from gaudi_launch.cli.command_app import CommandApp
+from gaudi_launch.cli.command_app import JSON, CommandApp
 
 app = CommandApp()
 
@@ -18,7 +18,7 @@ def engines(
     show_all: bool = typer.Option(
         False, "--all", help="Every feature, unsupported option and release."
     ),
-    as_json: bool = typer.Option(False, "--json", help="One JSON object on stdout."),
+    as_json: bool = JSON,
 ) -> None:
     """List the engines: installed ones, features, and unsupported options."""
     ctx.obj = as_json

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import typer
 
-from gaudi_launch.cli.command_app import CommandApp
-from gaudi_launch.cli.service_argument import SERVER
+from gaudi_launch.cli.command_app import JSON, CommandApp
+from gaudi_launch.cli.shared_options import SERVER
 
 app = CommandApp()
 
@@ -25,7 +25,7 @@ def check(
     timeout: str = typer.Option(
         "120", "--timeout", metavar="TIME", help="Timeout without data of the server: 90, 5m."
     ),
-    as_json: bool = typer.Option(False, "--json", help="One JSON object on stdout."),
+    as_json: bool = JSON,
 ) -> None:
     """Test a server: models, chat, streaming, a long prompt, tokens per second.
 

@@ -12,15 +12,18 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
-from gaudi_launch.core.base.fields import switch, text, values
+from gaudi_launch.core.base.fields import OptionRecord, switch, text, value, values
 from gaudi_launch.core.base.messages import message
-from gaudi_launch.core.launch.options import LaunchOptions
+from gaudi_launch.core.base.optional import mapped
 from gaudi_launch.core.launch.route import checked_plan, prepare
 from gaudi_launch.core.launch.saved_plan import SavedTraffic, hash_of, merged, on_this_machine, read
+from gaudi_launch.core.planning.launch_options import LaunchOptions
+from gaudi_launch.core.planning.parse import if_given, number
 from gaudi_launch.extensions.bench import case as bench
 from gaudi_launch.extensions.bench.tune.state import (
     TuneCandidate,
@@ -52,22 +55,24 @@ _UNKNOWN_NOISE = 0.1
 _MARGIN = 1.15
 
 _SEARCH, _TRAFFIC = "Search", "Traffic"
+_clients_of = partial(number, most=10_000)
 
 
 @dataclass(frozen=True)
-class TuneOptions:
+class TuneOptions(OptionRecord):
     """The options as typed; empty where not given."""
 
     plans: tuple[str, ...] = values(
         help="Files that --save wrote. Options after -- are passed to the engine unchanged.",
         metavar="PLAN.yaml... [-- ENGINE OPTIONS]",
     )
-    minutes: str = text(
+    minutes: int = text(
         "--minutes",
         help="Time for all starts and measurements.",
         panel=_SEARCH,
         metavar="N",
         default="30",
+        read=partial(number, most=_MOST_MINUTES),
     )
     goal: str = text(
         "--for",
@@ -79,11 +84,12 @@ class TuneOptions:
     no_doctor: bool = switch(
         "--no-doctor", help="Start although a check of the machine fails.", panel=_SEARCH
     )
-    concurrency: str = text(
+    concurrency: int | None = value(
         "--concurrency",
         help="Clients that each wait for an answer (default: those of the first plan).",
         panel=_TRAFFIC,
         metavar="N",
+        read=_clients_of,
     )
     rate: str = text(
         "--rate", help="Requests per second, independent of answers.", panel=_TRAFFIC, metavar="R"
@@ -94,8 +100,12 @@ class TuneOptions:
         panel=_TRAFFIC,
         metavar="FILE",
     )
-    requests: str = text(
-        "--requests", help="Requests of the first round.", panel=_TRAFFIC, metavar="N"
+    requests: int | None = value(
+        "--requests",
+        help="Requests of the first round.",
+        panel=_TRAFFIC,
+        metavar="N",
+        read=partial(number, most=10**6),
     )
 
 
@@ -153,10 +163,8 @@ def is_simulated(options: LaunchOptions) -> bool:
 
 
 def seconds_of(given: TuneOptions) -> float:
-    """Return the time of a search. Raises LaunchError (USAGE)."""
-    from gaudi_launch.core.planning.parse import number
-
-    return 60.0 * number("--minutes", given.minutes, 1, _MOST_MINUTES)
+    """Return the time of a search."""
+    return 60.0 * given.minutes
 
 
 def tune(state: TuneState, seconds: float, save: Path | None, tools: TuneTools) -> TuneOutcome:
@@ -181,7 +189,6 @@ def begin(options: LaunchOptions, given: TuneOptions) -> TuneState:
     """
     from gaudi_launch.core.planning.engine_args import engine_args
     from gaudi_launch.core.planning.option_table import UPSTREAM, option_table
-    from gaudi_launch.core.planning.parse import number
     from gaudi_launch.core.planning.secret_args import refuse_secret_args
 
     if given.goal not in GOALS:
@@ -197,18 +204,17 @@ def begin(options: LaunchOptions, given: TuneOptions) -> TuneState:
     planned = [_planned(merged(replace(options, plan_file=str(file)))) for file in files]
     saved = read(files[0]).traffic
     demand = given.rate or given.concurrency or given.trace
-    clients = _clients(planned[0], given.concurrency or saved.concurrency)
+    named = given.concurrency or if_given(_clients_of, "--concurrency", saved.concurrency)
+    clients = named or _clients(planned[0])
     traffic = SavedTraffic(
-        input=options.input_range or saved.input or _INPUT,
-        output=options.output_range or saved.output or _OUTPUT,
+        input=options.text("input_range") or saved.input or _INPUT,
+        output=options.text("output_range") or saved.output or _OUTPUT,
         rate=given.rate if demand else saved.rate,
         trace=given.trace if demand else saved.trace,
     )
     if not (traffic.rate or traffic.trace):
         traffic = replace(traffic, concurrency=str(clients))
-    requests = max(_FEWEST_REQUESTS, _ROUNDS_OF_CLIENTS * clients)
-    if given.requests:
-        requests = number("--requests", given.requests, 1, 10**6)
+    requests = given.requests or max(_FEWEST_REQUESTS, _ROUNDS_OF_CLIENTS * clients)
     return TuneState(
         folder=new_folder(planned[0], traffic, given.goal),
         goal=given.goal,
@@ -238,12 +244,8 @@ def _planned(options: LaunchOptions) -> LaunchOptions:
     return unloaded if "-i" in prepare(unloaded).engine.innermost.lacks else options
 
 
-def _clients(options: LaunchOptions, given: str) -> int:
-    """Return the given number of clients, else what a plan serves."""
-    from gaudi_launch.core.planning.parse import number
-
-    if given:
-        return number("--concurrency", given, 1, 10_000)
+def _clients(options: LaunchOptions) -> int:
+    """Return the number of clients that a plan serves."""
     prepared = prepare(options)
     served = prepared.engine.limits(prepared.request, prepared.host, prepared.model).max_num_seqs
     return min(served, _MOST_CLIENTS)
@@ -483,20 +485,10 @@ def _measured(
 
 
 def _bench_case(state: TuneState, name: str, requests: int, file: Path | None = None) -> BenchCase:
-    load = state.traffic
-    return bench.prepare(
-        (name,),
-        bench.BenchOptions(
-            trace=load.trace,
-            rate=load.rate or None,
-            concurrency=load.concurrency or None,
-            requests=str(requests),
-            input=load.input,
-            output=load.output,
-            tool=bench.BUILTIN,
-            save=str(file) if file is not None else None,
-        ),
-    )
+    load: dict[str, Any] = state.traffic.to_json()
+    save = mapped(str, file)
+    options = bench.BenchOptions(**load, requests=requests, tool=bench.BUILTIN, save=save)
+    return bench.prepare((name,), options)
 
 
 def figure_of(run: BenchRun, file: str, goal: str, cards: int) -> TuneFigure:
@@ -546,7 +538,7 @@ def _on_a_port(options: LaunchOptions) -> LaunchOptions:
         return options
     with socket.socket() as picked:
         picked.bind(("127.0.0.1", 0))
-        return replace(options, port=str(picked.getsockname()[1]))
+        return replace(options, port=picked.getsockname()[1])
 
 
 def _stop(name: str) -> None:

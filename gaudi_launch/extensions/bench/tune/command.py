@@ -6,7 +6,7 @@ from pathlib import Path
 
 import typer
 
-from gaudi_launch.cli.command_app import CommandApp
+from gaudi_launch.cli.command_app import OUTPUT_JSON, CommandApp
 from gaudi_launch.cli.options import Launch, LaunchOptions, RecordCommand, record
 from gaudi_launch.extensions.bench.tune.case import TuneOptions
 
@@ -26,9 +26,7 @@ def tune(
         help="File for the best plan (default: state folder).",
         rich_help_panel=_SHOW,
     ),
-    as_json: bool = typer.Option(
-        False, "--json", help="One JSON object on stdout.", rich_help_panel=_SHOW
-    ),
+    as_json: bool = OUTPUT_JSON,
     options: LaunchOptions = Launch,
 ) -> None:
     """Start plans in turn, measure each with bench, and keep the measured best.

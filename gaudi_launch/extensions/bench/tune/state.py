@@ -10,8 +10,8 @@ from pathlib import Path
 
 from gaudi_launch.core.base.errors import file_error
 from gaudi_launch.core.base.paths import state_dir
-from gaudi_launch.core.launch.options import LaunchOptions
 from gaudi_launch.core.launch.saved_plan import SavedTraffic
+from gaudi_launch.core.planning.launch_options import LaunchOptions
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import typer
 
-from gaudi_launch.cli.command_app import CommandApp
+from gaudi_launch.cli.command_app import JSON, CommandApp
 
 app = CommandApp(
     no_args_is_help=True,
@@ -18,7 +18,6 @@ _NAMESPACE = typer.Option(
 )
 _KUBECONFIG = typer.Option("", "--kubeconfig", metavar="FILE", help="kubectl's configuration.")
 _CONTEXT = typer.Option("", "--context", metavar="NAME", help="Context in that configuration.")
-_JSON = typer.Option(False, "--json", help="One JSON object on stdout.")
 
 
 @app.callback()
@@ -35,7 +34,7 @@ def status(
     namespace: str = _NAMESPACE,
     kubeconfig: str = _KUBECONFIG,
     context: str = _CONTEXT,
-    as_json: bool = _JSON,
+    as_json: bool = JSON,
 ) -> None:
     """Show replicas and pods, with the reason for waiting: node, huge pages, image, warm-up."""
     from gaudi_launch.cli.console import emit_json

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from gaudi_launch.core.engines.conditions import Condition
     from gaudi_launch.core.engines.engine_version import Version
     from gaudi_launch.core.engines.version_facts import NameFacts
-    from gaudi_launch.core.launch.options import LaunchOptions
     from gaudi_launch.core.models.cached_layers import CacheKind
     from gaudi_launch.core.models.model import Model
+    from gaudi_launch.core.planning.launch_options import LaunchOptions
     from gaudi_launch.core.planning.plan import Plan, Setting
     from gaudi_launch.core.planning.support_answer import LayerCache, ModelSupport
 

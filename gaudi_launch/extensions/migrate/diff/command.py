@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import typer
 
-from gaudi_launch.cli.command_app import CommandApp
+from gaudi_launch.cli.command_app import JSON, CommandApp
 from gaudi_launch.cli.console import emit_json
-from gaudi_launch.cli.options import Launch, LaunchOptions, RecordCommand
+from gaudi_launch.cli.options import BriefCommand, Launch, LaunchOptions
 
 app = CommandApp()
 
 
-@app.command(cls=RecordCommand)
+@app.command(cls=BriefCommand)
 def diff(
     ctx: typer.Context,
     left: str = typer.Argument(..., metavar="A", help="The engine version in use: vllm-fork@1.22."),
     right: str = typer.Argument(
         ..., metavar="B", help="The engine version to compare: vllm-gaudi@0.26."
     ),
-    as_json: bool = typer.Option(False, "--json", help="One JSON object on stdout."),
+    as_json: bool = JSON,
     options: LaunchOptions = Launch,
 ) -> None:
     """Show what changes from one engine version to another.

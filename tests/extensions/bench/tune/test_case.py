@@ -17,9 +17,9 @@ import pytest
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.messages import message
 from gaudi_launch.core.launch import route, saved_plan
-from gaudi_launch.core.launch.options import LaunchOptions
 from gaudi_launch.core.launch.report import Silent
 from gaudi_launch.core.launch.saved_plan import SavedTraffic
+from gaudi_launch.core.planning.launch_options import LaunchOptions
 from gaudi_launch.core.predict import learned
 from gaudi_launch.core.predict.balance import balanced
 from gaudi_launch.core.services.state.registry import services
@@ -76,7 +76,7 @@ def figure(file: str, speed: float) -> TuneFigure:
 
 def state(folder: Path, count: int = len(SPEEDS)) -> TuneState:
     made = tuple(
-        TuneCandidate(str(n), LaunchOptions(model="m", max_num_seqs=str(n + 1)), 1, "")
+        TuneCandidate(str(n), LaunchOptions(model="m", max_num_seqs=n + 1), 1, "")
         for n in range(count)
     )
     return TuneState(folder, "throughput", SavedTraffic("256", "64", concurrency="8"), 16, made)
@@ -116,20 +116,20 @@ def test_short_time_measures_other_candidates_rather_than_the_last_round(tmp_pat
 def test_saved_plans_are_compared_under_the_load_of_the_first(
     tmp_path: Path, own_folders: Path
 ) -> None:
-    options = LaunchOptions(model="Qwen/Qwen3-8B", machine="simulated:hls2", cards="1")
+    options = LaunchOptions(model="Qwen/Qwen3-8B", machine="simulated:hls2", cards=1)
     plan, _ = route.plan(options)
     files = [str(tmp_path / f"{name}.yaml") for name in "ab"]
     for file, clients in zip(files, "48", strict=True):
-        one = replace(options, max_num_seqs=clients)
+        one = replace(options, max_num_seqs=int(clients))
         load = SavedTraffic("128", "32", concurrency=clients)
         saved_plan.write(Path(file), one, plan, goal="cost", traffic=load)
-    beside = LaunchOptions(engine="simulated", max_model_len="4096")
+    beside = LaunchOptions(engine="simulated", max_model_len=4096)
     state = tune.begin(beside, tune.TuneOptions(plans=tuple(files)))
     found = [
         (each.name, each.options.max_num_seqs, each.options.max_model_len)
         for each in state.candidates
     ]
-    assert found == [("a.yaml", "4", "4096"), ("b.yaml", "8", "4096")]
+    assert found == [("a.yaml", 4, 4096), ("b.yaml", 8, 4096)]
     assert (state.traffic, state.requests) == (SavedTraffic("128", "32", concurrency="4"), 16)
     state = tune.begin(beside, tune.TuneOptions(plans=tuple(files), rate="2"))
     assert state.traffic == SavedTraffic("128", "32", rate="2")
@@ -165,7 +165,7 @@ def search(
     monkeypatch.setenv("PATH", f"{machine / 'bin'}:{os.environ['PATH']}")
     monkeypatch.setenv("TIMED_PIDS", str(tmp_path / "pids"))
     monkeypatch.setenv("TRIVIAL_GRAPHS", "1")
-    options = LaunchOptions(model=str(write_model(tmp_path / "Small")), cards="1")
+    options = LaunchOptions(model=str(write_model(tmp_path / "Small")), cards=1)
     folder = tmp_path / "my-question" / "2026"
     folder.mkdir(parents=True)
     load = SavedTraffic("16", "8", concurrency="4")

@@ -12,14 +12,14 @@ import pytest
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.paths import state_dir
-from gaudi_launch.core.launch.options import LaunchOptions
 from gaudi_launch.core.launch.saved_plan import SavedTraffic
+from gaudi_launch.core.planning.launch_options import LaunchOptions
 from gaudi_launch.extensions.bench.tune import state as tune_state
 
 pytestmark = pytest.mark.usefixtures("plain_english")
 
 LOAD = SavedTraffic("256", "64", concurrency="8")
-OPTIONS = LaunchOptions(model="org/Small.Model", cards="2", extra=("--seed", "1"))
+OPTIONS = LaunchOptions(model="org/Small.Model", cards=2, extra=("--seed", "1"))
 
 
 def test_each_search_has_a_folder_of_its_own_below_its_question(
@@ -33,7 +33,7 @@ def test_each_search_has_a_folder_of_its_own_below_its_question(
     assert re.fullmatch("Small-Model-[0-9a-f]{8}", base.name)
     assert base.parent == state_dir() / "tune"
     others = (
-        tune_state.new_folder(replace(OPTIONS, cards="4"), LOAD, "latency"),
+        tune_state.new_folder(replace(OPTIONS, cards=4), LOAD, "latency"),
         tune_state.new_folder(OPTIONS, replace(LOAD, rate="1"), "latency"),
         tune_state.new_folder(OPTIONS, LOAD, "balanced"),
     )

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_launch.core.launch.options import LaunchOptions
 from gaudi_launch.core.launch.saved_plan import SavedTraffic
+from gaudi_launch.core.planning.launch_options import LaunchOptions
 from gaudi_launch.extensions.bench.tune import view as tune
 from gaudi_launch.extensions.bench.tune.case import TuneOutcome
 from gaudi_launch.extensions.bench.tune.state import TuneCandidate, TuneFigure, TuneStart, TuneState

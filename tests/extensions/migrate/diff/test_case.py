@@ -11,12 +11,12 @@ import pytest
 from gaudi_launch.core.base.errors import ExitCode
 from gaudi_launch.core.engines.support import versions
 from gaudi_launch.core.engines.version_facts import names_of, renames
-from gaudi_launch.core.launch.options import LaunchOptions
+from gaudi_launch.core.planning.launch_options import LaunchOptions
 from gaudi_launch.extensions.migrate.diff.case import EnginesDiff, NamesDiff, engines_diff
 from tests.support.refusals import failing
 
 NO_PLAN = LaunchOptions()
-QWEN = LaunchOptions(model="Qwen/Qwen3-8B", cards="1", machine="simulated:hls2")
+QWEN = LaunchOptions(model="Qwen/Qwen3-8B", cards=1, machine="simulated:hls2")
 
 
 def removed(found: EnginesDiff) -> dict[str, tuple[str, bool]]:
@@ -104,7 +104,7 @@ def test_the_same_cache_is_not_shown() -> None:
 
 
 def test_a_refusal_is_an_answer() -> None:
-    options = replace(QWEN, scheduler_steps="8")
+    options = replace(QWEN, scheduler_steps=8)
     found = engines_diff("vllm-fork@1.21", "vllm-gaudi@0.26", options)
     assert found.plans is not None
     assert found.plans.left.refused is None

@@ -1,4 +1,4 @@
-"""The argument of a command that reads a service."""
+"""Options and arguments of several commands, each stated once."""
 
 from __future__ import annotations
 
@@ -13,4 +13,10 @@ SERVER = typer.Argument(
     None,
     metavar="[URL|NAME]",
     help="A server's address, a service, or its model (default: the only running service).",
+)
+PLANNED_MACHINE = typer.Option(
+    None, "--machine", metavar="MACHINE", help="Plan for a snapshot file or simulated:NAME."
+)
+CACHE = typer.Option(
+    None, "-c", "--cache", metavar="DIR", help="The cache root (default: the XDG cache folder)."
 )
