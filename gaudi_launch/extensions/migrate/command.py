@@ -28,6 +28,7 @@ def migrate(
     machine: str | None = typer.Option(
         None, "--machine", help="Plan for a snapshot file or simulated:NAME."
     ),
+    everything: bool = typer.Option(False, "--all", help="Every difference, note and warning."),
     as_json: bool = typer.Option(False, "--json", help="One JSON object on stdout."),
 ) -> None:
     """Convert the command of a start script or an engine, and show what would differ.
@@ -43,4 +44,4 @@ def migrate(
     if as_json:
         emit_json(to_json(found))
     else:
-        show(found)
+        show(found, complete=everything)

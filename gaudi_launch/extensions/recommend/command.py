@@ -33,6 +33,12 @@ def recommend(
         help="Write the best three plans to a folder, for tune and for serve --plan FILE.",
         rich_help_panel=_SHOW,
     ),
+    everything: bool = typer.Option(
+        False,
+        "--all",
+        help="Every note, and the answer as an entry of stack.yaml.",
+        rich_help_panel=_SHOW,
+    ),
     as_json: bool = typer.Option(
         False, "--json", help="Print one JSON object.", rich_help_panel=_SHOW
     ),
@@ -66,7 +72,7 @@ def recommend(
     if as_json:
         emit_json(to_json(found))
     else:
-        show(found, plot)
+        show(found, plot, complete=everything)
     if saved and not as_json:
         show_saved(found, saved)
     elif save is not None and found.cluster is not None:
