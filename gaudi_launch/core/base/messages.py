@@ -94,7 +94,7 @@ class _Counts(Formatter):
         """Return a value in its form, or as a count of the noun that is its form."""
         if len(format_spec) < 2 or not format_spec[-2:].isalpha():
             return str(super().format_field(value, format_spec))
-        plural = "" if value == 1 else "s"
+        plural = "" if str(value) == "1" else "s"
         return f"{value} {format_spec}{plural}"
 
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from gaudi_launch.core.launch.prediction import SpeedEstimate
     from gaudi_launch.core.predict.learned import LearnedConstants
     from gaudi_launch.extensions.bench.case import BenchReport
+    from gaudi_launch.extensions.bench.compare import ComparedFigure
     from gaudi_launch.extensions.bench.learn import LearnOutcome
     from gaudi_launch.extensions.bench.replay import Going
     from gaudi_launch.extensions.bench.run_file import BenchRun
@@ -177,7 +178,7 @@ def _headline(run: BenchRun) -> str:
     arrivals = text(
         f"measure.arrivals_{workload['arrivals']}",
         rate=f"{workload['rate']:g}" if workload.get("rate") else "-",
-        limit=workload.get("concurrency") or "-",
+        limit=workload.get("concurrency") or text("measure.unlimited"),
     )
     return text(
         "measure.bench_title",
@@ -221,22 +222,17 @@ def milliseconds(seconds: float) -> str:
 
 def _rates(run: BenchRun) -> str:
     summary = run.summary
-
-    def rate(name: str) -> str:
-        value = summary.get(name)
-        if value is None:
-            return "-"
-        return f"{value:,.2f}"
-
-    return text(
-        "measure.rates",
-        completed=summary.get("completed"),
-        requests=summary.get("requests"),
-        seconds=f"{summary.get('seconds') or 0:.1f}",
-        rate=rate("request_rate"),
-        output=rate("output_rate"),
-        total=rate("total_rate"),
-    )
+    counts = {
+        "completed": summary.get("completed"),
+        "requests": summary.get("requests"),
+        "seconds": f"{summary.get('seconds') or 0:.1f}",
+    }
+    names = {"rate": "request_rate", "output": "output_rate", "total": "total_rate"}
+    rates = {key: summary.get(name) for key, name in names.items()}
+    if any(rate is None for rate in rates.values()):
+        return text("measure.rates_none", **counts)
+    shown = {key: f"{rate:,.2f}" for key, rate in rates.items()}
+    return text("measure.rates", **counts, **shown)
 
 
 def _notes(run: BenchRun) -> list[str]:
@@ -296,6 +292,8 @@ def show_comparison(before: BenchRun, after: BenchRun, as_json: bool) -> None:
         )
         return
     out = console()
+    if rows:
+        out.print(_answer(rows))
     for remark in remarks:
         out.print(remark.render())
     lines = []
@@ -313,5 +311,25 @@ def show_comparison(before: BenchRun, after: BenchRun, as_json: bool) -> None:
         lines.append((name, *shown, percent, text(f"measure.verdict_{row.verdict}")))
     ids = ("figure", "before", "after", "difference", "percent", "verdict")
     columns = [text(f"measure.column_{id}") for id in ids]
-    out.print(table(text("measure.compare_title"), columns, lines, right=(1, 2, 3, 4)))
+    out.print(table("", columns, lines, right=(1, 2, 3, 4)))
     out.print(text("measure.compare_basis"))
+
+
+def _answer(rows: Sequence[ComparedFigure]) -> str:
+    """Return a sentence about the first mean or rate that differs."""
+    order = ("tpot", "ttft", "itl", "latency", "output_rate", "total_rate", "request_rate")
+    means = sorted(
+        (row for row in rows if row.part in ("", "mean")), key=lambda row: order.index(row.name)
+    )
+    row = next((row for row in means if row.verdict != "same"), means[0])
+    values = [
+        f"{milliseconds(each)} ms" if row.part else f"{each:,.2f}"
+        for each in (row.before, row.after)
+    ]
+    return text(
+        f"measure.answer_{row.verdict}",
+        percent=f"{row.percent or 0:+.1f}",
+        name=text(f"measure.name_{row.name}"),
+        before=values[0],
+        after=values[1],
+    )

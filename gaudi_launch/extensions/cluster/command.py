@@ -26,6 +26,7 @@ _Cluster = record(ClusterOptions())
 def plan(
     cluster: ClusterOptions = _Cluster,
     dry_run: bool = typer.Option(False, "--dry-run", help="Print the commands to run yourself."),
+    everything: bool = typer.Option(False, "--all", help="Every host, setting and warning."),
     as_json: bool = JSON,
     options: LaunchOptions = Launch,
 ) -> None:
@@ -43,7 +44,7 @@ def plan(
     elif dry_run:
         dry(case)
     else:
-        show(case)
+        show(case, complete=everything)
 
 
 @app.command(cls=RecordCommand)
@@ -74,7 +75,7 @@ def up(
     if not options.force:
         cases.check_ready(case)
     if not as_json:
-        show(case)
+        show(case, complete=False)
     cases.up(case, options, tell, ready_seconds=limit)
     if as_json:
         emit_json(to_json(case))

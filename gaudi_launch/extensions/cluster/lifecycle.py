@@ -326,7 +326,7 @@ def _start_ray(
             ExitCode.MACHINE,
             detail="\n".join(logs) or None,
             found=cards,
-            wanted=cluster.layout.world,
+            needed=cluster.layout.world,
             absent=", ".join(node.member.name for node in absent) or "-",
         )
 

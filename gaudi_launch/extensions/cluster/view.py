@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from gaudi_launch.cli.console import console, emit_json, table
+from gaudi_launch.cli.short_page import NotedRow, ShortPage
 from gaudi_launch.core.base.messages import rendered, text
 from gaudi_launch.core.base.optional import mapped
 from gaudi_launch.core.hosts.steps import SECRETS, render, render_stop, start_steps
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
     from gaudi_launch.extensions.cluster.case import ClusterCase
     from gaudi_launch.extensions.cluster.lifecycle import EndedPart, HostState, State
     from gaudi_launch.extensions.cluster.state import RunningCluster
+
+# problems at the top of the page
+_SHOWN_BLOCKERS = 3
 
 
 def to_json(case: ClusterCase) -> dict[str, Any]:
@@ -101,57 +105,75 @@ def _engine_json(installed: Installed | None) -> dict[str, Any]:
     return {"engine": installed.engine, "packages": dict(installed.packages)}
 
 
-def show(case: ClusterCase) -> None:
-    """Print the page for people."""
+def show(case: ClusterCase, *, complete: bool) -> None:
+    """Print the verdict, what prevents a launch, hosts, layout and address."""
     from gaudi_launch.cli.views.memory_bar import memory_words
 
-    out = console()
     cluster, layout = case.cluster, case.cluster.layout
-
-    def say(id: str, **values: Any) -> None:
-        out.print(text(id, **values))
-
-    say(
-        "cluster.title",
-        name=cluster.name,
-        engine=cluster.plan.engine.exact,
-        model=cluster.model,
-    )
-    _show_hosts(case, say)
-    say(
-        "cluster.layout",
+    nodes = {node.member.name: node for node in cluster.nodes}
+    names = ("host", "address", "cards", "driver", "engine", "verdict")
+    id = "cluster.layout_experts" if layout.expert else "cluster.layout"
+    sizes = text(
+        id,
         tensor=layout.tensor,
         pipeline=layout.pipeline,
         data=layout.data,
-        expert=layout.expert or "-",
+        expert=layout.expert,
         why=layout.reason.render(),
     )
-    _show_changed(case)
+    tail = [sizes]
     if cluster.plan.memory:
-        say("cluster.memory", memory=memory_words(cluster.plan.memory))
-    for copy in case.copies:
-        out.print(copy.step.why.render())
-    for warning in (*cluster.plan.warnings, *cluster.warnings, *case.missing):
-        say("plan.warning", what=warning.render())
+        tail.append(text("cluster.memory", memory=memory_words(cluster.plan.memory)))
     for engine in cluster.engines:
-        say("cluster.url", url=engine.url, host=engine.head.member.name)
+        tail.append(text("cluster.url", url=engine.url, host=engine.head.member.name))
+    tail += [copy.step.why.render() for copy in case.copies]
+    page = ShortPage(
+        [*_head(case)],
+        [text(f"cluster.column_{name}") for name in names],
+        [NotedRow(_row(one, nodes[one.member.name])) for one in case.seen],
+        tail=tail,
+        warnings=_warnings(case),
+    )
+    page.show(complete=complete)
+    if complete:
+        _show_changed(case)
 
 
-def _show_hosts(case: ClusterCase, say: Callable[..., None]) -> None:
-    """Print the hosts, their failed checks, and where they differ."""
-    names = ("host", "address", "cards", "driver", "engine", "verdict")
-    columns = [text(f"cluster.column_{name}") for name in names]
-    nodes = {node.member.name: node for node in case.cluster.nodes}
-    rows = [_row(one, nodes[one.member.name]) for one in case.seen]
-    console().print(table("", columns, rows))
-    failures = [(one, each) for one in case.seen for each in one.findings if each.status == "fail"]
-    for one, finding in failures:
-        host = one.member.name
-        say("cluster.finding", host=host, check=finding.id, message=finding.message.render())
+def _head(case: ClusterCase) -> list[str]:
+    """Return the verdict, and what to do."""
+    cluster, layout = case.cluster, case.cluster.layout
+    blockers = case.blockers
+    if blockers:
+        problems = [text("cluster.problem", what=each.render()) for each in blockers]
+        verdict = text("cluster.cannot_start", model=cluster.model, n=len(blockers))
+        failed = [
+            one.member.name
+            for one in case.seen
+            if any(finding.status == "fail" for finding in one.findings)
+        ]
+        head = [verdict, *problems[:_SHOWN_BLOCKERS]]
+        if failed:
+            head.append(text("cluster.next_repair", hosts=", ".join(failed)))
+        return head
+    verdict = text(
+        "cluster.title", model=cluster.model, engine=cluster.plan.engine.exact, n=layout.hosts
+    )
+    return [verdict, text("cluster.next_up")]
+
+
+def _warnings(case: ClusterCase) -> list[str]:
+    """Return the blockers that are not at the top, the differences and the warnings."""
+    found = [
+        text("cluster.problem", what=each.render()) for each in case.blockers[_SHOWN_BLOCKERS:]
+    ]
     for difference in case.differences:
         word = text(f"cluster.word_{difference.level}")
-        values = _values(difference)
-        say("cluster.difference", word=word, what=difference.message.render(), values=values)
+        what, values = difference.message.render(), _values(difference)
+        found.append(text("cluster.difference", word=word, what=what, values=values))
+    warnings = (*case.cluster.warnings, *case.cluster.plan.warnings)
+    return found + [
+        text("plan.warning", what=each.render()) for each in warnings if each not in case.blockers
+    ]
 
 
 def _values(difference: HostDifference) -> str:
@@ -172,17 +194,17 @@ def _show_changed(case: ClusterCase) -> None:
 
 def _row(one: Seen, node: Node) -> tuple[str, ...]:
     """Return a host's line of the table."""
-    product, driver, engine = "", "-", "-"
+    product, driver, engine = "", "", ""
     if one.host is not None:
-        product, driver = one.host.product or "", one.host.driver_version or "-"
+        product, driver = one.host.product or "", one.host.driver_version or ""
     if one.installed is not None:
-        engine = one.installed.engine or "-"
+        engine = one.installed.engine or ""
     return (
         one.member.name,
         f"{node.address} ({node.interface})",
         f"{len(node.modules)} {product}".strip(),
-        driver,
-        engine,
+        driver or "-",
+        engine or "-",
         _verdict(one),
     )
 
@@ -192,11 +214,15 @@ def _verdict(one: Seen) -> str:
         return one.trouble.render()
     if not one.findings:
         return "-"
-    counts = [
-        sum(1 for finding in one.findings if finding.status == status)
-        for status in ("ok", "warn", "fail")
-    ]
-    return text("cluster.verdict", ok=counts[0], warn=counts[1], fail=counts[2])
+    counts = {
+        status: sum(1 for finding in one.findings if finding.status == status)
+        for status in ("fail", "warn")
+    }
+    if counts["fail"]:
+        return text("cluster.failures", n=counts["fail"])
+    if counts["warn"]:
+        return text("cluster.warnings", n=counts["warn"])
+    return text("cluster.word_ok")
 
 
 def dry(case: ClusterCase) -> None:

@@ -411,7 +411,7 @@ def _refuse(every: list[PlannedModel], cluster: KubernetesOptions) -> None:
         )
     wanted, there = sum(each.cards for each in every), len(every[0].host.cards)
     if len(every) > 1 and wanted > there:
-        raise LaunchError("kubernetes.cards", ExitCode.MACHINE, wanted=wanted, there=there)
+        raise LaunchError("kubernetes.cards", ExitCode.MACHINE, needed=wanted, there=there)
 
 
 def _container(each: PlannedModel, cluster: KubernetesOptions) -> Container:

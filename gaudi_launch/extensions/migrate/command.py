@@ -27,6 +27,7 @@ def migrate(
         None, "--engine", help="Engine of the new command (default: the old one's)."
     ),
     machine: str | None = PLANNED_MACHINE,
+    everything: bool = typer.Option(False, "--all", help="Every difference, note and warning."),
     as_json: bool = JSON,
 ) -> None:
     """Convert the command of a start script or an engine, and show what would differ.
@@ -42,4 +43,4 @@ def migrate(
     if as_json:
         emit_json(to_json(found))
     else:
-        show(found)
+        show(found, complete=everything)

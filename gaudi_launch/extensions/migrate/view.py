@@ -6,13 +6,17 @@ import shlex
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from gaudi_launch.cli.console import console, table
+from gaudi_launch.cli.short_page import NotedRow, ShortPage, command_line
 from gaudi_launch.core.base.messages import text
 
 if TYPE_CHECKING:
-    from gaudi_launch.extensions.migrate.case import Migration
+    from collections.abc import Sequence
 
-_COLUMNS = ("name", "reference", "ours", "reason")
+    from rich.text import Text
+
+    from gaudi_launch.extensions.migrate.case import Migration, SettingDifference
+
+_COLUMNS = ("name", "reference", "ours")
 
 
 def to_json(found: Migration) -> dict[str, Any]:
@@ -30,32 +34,50 @@ def to_json(found: Migration) -> dict[str, Any]:
     }
 
 
-def show(found: Migration) -> None:
+def show(found: Migration, *, complete: bool) -> None:
     """Print our command (of a script in both tunings), what differs, and the notes."""
-    out = console()
+    count = len(found.differences)
+    head: list[str | Text]
     if found.scripted:
-        out.print(text("migrate.is", release=found.release))
         at = found.command.index("serve") + 1
         reference = [*found.command[:at], "--tuning", "reference", *found.command[at:]]
-        out.print("  " + shlex.join(reference))
-        out.print(text("migrate.better"))
+        head = [
+            text("migrate.is", release=found.release, n=count),
+            _command(found.command),
+            text("migrate.unchanged"),
+            _command(reference),
+        ]
     else:
-        out.print(text("migrate.engine", engine=found.release))
-    out.print("  " + shlex.join(found.command))
-    if found.differences:
-        columns = [text(f"migrate.column_{name}") for name in _COLUMNS]
-        rows = []
-        for each in found.differences:
-            rows.append((each.name, _cell(each.reference), _cell(each.ours), each.reason))
-        out.print(table(text("migrate.title"), columns, rows))
-    if found.scripted:
-        out.print(text("reference.title"))
-    for difference in found.plan.reference_differences:
-        out.print(f"  - {difference.render()}")
-    for warning in found.plan.warnings:
-        out.print(text("plan.warning", what=warning.render()))
-    for note in found.notes:
-        print(note.render())
+        head = [text("migrate.engine", engine=found.release, n=count), _command(found.command)]
+    deliberate = [f"  - {each.render()}" for each in found.plan.reference_differences]
+    if deliberate and complete:
+        deliberate.insert(0, text("reference.title"))
+    elif deliberate:
+        deliberate = [text("reference.count", count=len(deliberate))]
+    warnings = [text("plan.warning", what=each.render()) for each in found.plan.warnings]
+    page = ShortPage(
+        head,
+        [text(f"migrate.column_{name}") for name in _COLUMNS],
+        [_row(each) for each in sorted(found.differences, key=_weight)],
+        tail=[*deliberate, *(note.render() for note in found.notes)],
+        warnings=warnings,
+    )
+    page.show(complete=complete)
+
+
+def _command(words: Sequence[str]) -> Text:
+    return command_line("  " + shlex.join(words))
+
+
+def _weight(each: SettingDifference) -> int:
+    """Return the place of a difference: another value, a new setting, one left out."""
+    if each.ours is None:
+        return 2
+    return 1 if each.reference is None else 0
+
+
+def _row(each: SettingDifference) -> NotedRow:
+    return NotedRow((each.name, _cell(each.reference), _cell(each.ours)), each.reason)
 
 
 def _cell(value: str | None) -> str:

@@ -33,6 +33,12 @@ def recommend(
         help="Write the best three plans to a folder, for tune and for serve --plan FILE.",
         rich_help_panel=_SHOW,
     ),
+    everything: bool = typer.Option(
+        False,
+        "--all",
+        help="Every note, and the answer as an entry of stack.yaml.",
+        rich_help_panel=_SHOW,
+    ),
     as_json: bool = OUTPUT_JSON,
 ) -> None:
     """Find the best configuration of a model for a goal, and print the serve command for it.
@@ -64,7 +70,7 @@ def recommend(
     if as_json:
         emit_json(to_json(found))
     else:
-        show(found, plot)
+        show(found, plot, complete=everything)
     if saved and not as_json:
         show_saved(found, saved)
     elif save is not None and found.cluster is not None:

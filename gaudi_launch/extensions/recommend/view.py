@@ -6,7 +6,8 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gaudi_launch.cli.console import console, table
+from gaudi_launch.cli.console import console
+from gaudi_launch.cli.short_page import NotedRow, ShortPage, command_line
 from gaudi_launch.cli.views.estimate import warmup_json
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.messages import rendered, text
@@ -15,7 +16,7 @@ from gaudi_launch.extensions.recommend.compared import compared
 from gaudi_launch.extensions.recommend.front import cards_for_rates
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from gaudi_launch.core.predict.evidence import Evidence
     from gaudi_launch.extensions.recommend.case import Recommended
@@ -253,43 +254,71 @@ def _unmet(answer: Recommended) -> list[tuple[str, float, float, float]]:
     return rows
 
 
-def show(answer: Recommended, plot: Path | None) -> None:
-    """Print the page for people; its first screen has the answer."""
-    out = console()
+def show(answer: Recommended, plot: Path | None, *, complete: bool) -> None:
+    """Print the page for people: the answer, its command and speed, the others."""
     found = answer.found
-
-    def say(id: str, **values: Any) -> None:
-        out.print(text(id, **values))
-
-    _heading(answer, say)
+    facts, sentences = Sentences(), Sentences()
     if found.winner is None:
-        _show_unmet(answer, say)
+        _tell_unmet(answer, facts)
     else:
-        _show_winner(answer, say)
+        _tell_winner(answer, facts)
+        for warning in answer.plan.warnings if answer.plan is not None else ():
+            sentences("plan.warning", what=warning.render())
+        _tell_others(answer, sentences)
+    _tell_search(answer, sentences)
+    tail = [text("plot.drawn", path=str(plot))] if plot is not None else []
     columns = [text(f"recommend.column_{name}") for name in _COLUMNS]
-    rows = [_row(trial, trial is found.winner) for trial in _front_rows(answer)]
-    if rows:
-        out.print(table("", columns, rows, right=range(len(columns))))
-    if found.winner is not None:
-        _show_others(answer, say)
+    page = ShortPage(
+        facts.lines,
+        columns,
+        [NotedRow(tuple(_row(trial, trial is found.winner))) for trial in _front_rows(answer)],
+        right=range(len(columns)),
+        tail=tail,
+        warnings=sentences.lines,
+        left_out="page.notes",
+    )
+    page.show(complete=complete)
+    if complete:
+        _show_stack_entry(answer)
+
+
+class Sentences:
+    """Lines of a page, each a sentence of the catalogue or a command."""
+
+    def __init__(self) -> None:
+        self.lines: list[Any] = []
+
+    def __call__(self, id: str, **values: Any) -> None:
+        self.lines.append(text(id, **values))
+
+    def command(self, words: Sequence[str]) -> None:
+        """Add a command to be copied."""
+        self.lines += [command_line(line) for line in wrapped(words)]
+
+
+def _tell_search(answer: Recommended, say: Sentences) -> None:
+    """Add the evidence of the speeds, what was compared, and the notes."""
+    found = answer.found
     if found.evidence is not None:
         evidence = found.evidence
         id = "recommend.evidence_near" if evidence.near else "recommend.evidence_far"
         say(id, low=f"{evidence.low:.2f}", high=f"{evidence.high:.2f}")
-    say("recommend.searched", searched=found.searched, simulated=found.simulated)
     sizes = compared(found.case)
-    say("recommend.layouts", layouts=", ".join(sizes.layouts))
-    warnings = answer.plan.warnings if answer.plan is not None else ()
-    notes = [note.render() for note in (*sizes.notes, *found.case.notes, *warnings)]
+    notes = [note.render() for note in (*found.case.notes, *sizes.notes)]
     served = found.winner.served if found.winner is not None else None
     if served is not None and served.replicas > 1:
         notes += [text("capacity.assume_split"), text("capacity.assume_no_spare")]
     # the search and the plan of its answer may say the same
+    warned = [each.render() for each in answer.plan.warnings] if answer.plan is not None else []
     for note in dict.fromkeys(notes):
-        say("recommend.note", what=note)
-    if plot is not None:
-        say("plot.drawn", path=str(plot))
-    _show_stack_entry(answer, say)
+        if note not in warned:
+            say("recommend.note", what=note)
+    say(
+        "recommend.searched",
+        n=found.searched,
+        simulated=found.simulated,
+        layouts=", ".join(sizes.layouts),
+    )
 
 
 def show_saved(answer: Recommended, files: Sequence[Path]) -> None:
@@ -307,18 +336,10 @@ def show_saved(answer: Recommended, files: Sequence[Path]) -> None:
     console(stderr=True).print(said, soft_wrap=True)
 
 
-def _heading(answer: Recommended, say: Callable[..., None]) -> None:
+def _tell_load(answer: Recommended, say: Sentences) -> None:
+    """Add the load, and whether its speeds are assumed."""
     found = answer.found
     goal, search = found.goal, found.case
-    name = goal.name
-    if name == "cost" and not goal.demand:
-        name = "cost_alone"  # type: ignore[assignment]
-    say(
-        "recommend.title",
-        model=search.model.path,
-        product=search.pool.accelerator.title,
-        goal=text(f"recommend.goal_{name}"),
-    )
     kind = "full"
     if goal.name == "latency":
         kind = "one"
@@ -339,7 +360,8 @@ def _heading(answer: Recommended, say: Callable[..., None]) -> None:
         )
 
 
-def _show_winner(answer: Recommended, say: Callable[..., None]) -> None:
+def _tell_winner(answer: Recommended, say: Sentences) -> None:
+    """Add the answer, its command, and what it gives."""
     found, winner = answer.found, answer.found.winner
     assert (
         winner is not None
@@ -347,18 +369,22 @@ def _show_winner(answer: Recommended, say: Callable[..., None]) -> None:
         and answer.launch is not None
         and answer.plan is not None
     )
-    served = winner.served
-    for line in wrapped(answer.command):
-        console().print(line)
+    served, search = winner.served, found.case
+    goal = "cost_alone" if found.goal.name == "cost" and not found.goal.demand else found.goal.name
+    say(
+        "recommend.title",
+        model=search.model.path,
+        product=search.pool.accelerator.title,
+        goal=text(f"recommend.goal_{goal}"),
+        n=served.replicas,
+        cards=winner.candidate.world,
+    )
+    say.command(answer.command)
     if winner.candidate.hosts > 1:
         say("recommend.hosts", hosts=winner.candidate.hosts)
-    several = served.replicas > 1
-    say(
-        "recommend.replicas" if several else "recommend.one_replica",
-        replicas=served.replicas,
-        cards=served.cards,
-        nodes=served.nodes,
-    )
+    if served.replicas > 1:
+        say("recommend.replicas", cards=served.cards, nodes=served.nodes)
+    _tell_load(answer, say)
     if found.cards is not None and found.cards[0] != found.cards[1]:
         say("recommend.cards_band", cards=served.cards, low=found.cards[0], high=found.cards[1])
     say(
@@ -388,16 +414,16 @@ def _show_winner(answer: Recommended, say: Callable[..., None]) -> None:
             graphs=answer.plan.buckets.graphs,
             blocks=blocks,
         )
-    _show_limit(answer, say)
+    _tell_limit(answer, say)
 
 
-def _show_stack_entry(answer: Recommended, say: Callable[..., None]) -> None:
+def _show_stack_entry(answer: Recommended) -> None:
     """Print the answer as a stack.yaml with one model."""
     from gaudi_launch.core.render.yaml_text import dump
 
     entry = answer.stack_entry
     if entry is not None:
-        say("recommend.stack_entry")
+        console().print(text("recommend.stack_entry"))
         print(dump({"schema": 1, "models": [entry]}), end="")
 
 
@@ -417,7 +443,7 @@ def wrapped(words: Sequence[str]) -> list[str]:
     return [*lines, line]
 
 
-def _show_limit(answer: Recommended, say: Callable[..., None]) -> None:
+def _tell_limit(answer: Recommended, say: Sentences) -> None:
     limit = answer.found.limit
     if limit is None:
         return
@@ -468,8 +494,8 @@ def _row(trial: Trial, chosen: bool) -> list[str]:
     ]
 
 
-def _show_others(answer: Recommended, say: Callable[..., None]) -> None:
-    """Print the runner-up, the effect of other values and the cards for other rates."""
+def _tell_others(answer: Recommended, say: Sentences) -> None:
+    """Add the runner-up, the effect of other values and the cards for other rates."""
     found, goal = answer.found, answer.found.goal
     if found.runner_up is not None:
         say("recommend.runner_up", options=_options(found.runner_up), why=_why_lost(answer))
@@ -550,11 +576,14 @@ def _short(value: str) -> str:
     return {"bfloat16": "bf16"}.get(value, value)
 
 
-def _show_unmet(answer: Recommended, say: Callable[..., None]) -> None:
-    """Print which targets cannot be met, by how much, and what is possible."""
+def _tell_unmet(answer: Recommended, say: Sentences) -> None:
+    """Add which targets cannot be met, by how much, and what is possible."""
     found, goal = answer.found, answer.found.goal
     nearest = found.trials[0]
-    say("recommend.unmet", options=_options(nearest))
+    search = found.case
+    say("recommend.unmet", model=search.model.path, product=search.pool.accelerator.title)
+    say("recommend.nearest", options=_options(nearest))
+    _tell_load(answer, say)
     if nearest.why_not is not None:
         say("recommend.note", what=nearest.why_not.render())
     for name, value, most, factor in _unmet(answer):

@@ -53,7 +53,7 @@ def init(
     ),
     as_json: bool = JSON,
 ) -> None:
-    """Write a file with these models for this machine: the fewest cards that fit each, one gateway.
+    """Write a file with these models for this machine: plan's number of cards, one gateway.
 
     An existing file is not changed.
     """

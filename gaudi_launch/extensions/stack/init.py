@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from gaudi_launch.core.base.errors import ExitCode, LaunchError, file_error
 from gaudi_launch.core.planning.model_name import request_name
 from gaudi_launch.extensions.stack.stack_file import parse_stack
-from gaudi_launch.extensions.stack.stack_plan import LOCAL, StackPlan, changes_of
+from gaudi_launch.extensions.stack.stack_plan import LOCAL, StackPlan, changes_of, chosen_cards
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -54,6 +54,7 @@ def init(
         service = by_name[entry["name"]]
         if service.modules:
             entry.setdefault("options", {})["cards"] = len(service.modules)
+    planned = _with_cards_left(document, planned, path, machine)
     schema = profiles_dir() / "schema" / "stack.json"
     header = f"# yaml-language-server: $schema={schema}\n# gaudi-launch stack up {path.name}\n"
     try:
@@ -62,6 +63,36 @@ def init(
     except OSError as error:
         raise file_error("stack.not_written", error, path) from None
     return planned
+
+
+def _with_cards_left(
+    document: dict[str, Any], planned: StackPlan, path: Path, machine: str | None
+) -> StackPlan:
+    """Double the cards of each model in turn, up to those that `plan` chooses.
+
+    Return the plan of the document as it then is.
+    """
+    from gaudi_launch.core.render.yaml_text import dump
+
+    models = {each.name: each for each in planned.stack.models}
+    entries = [each for each in document["models"] if "cards" in each.get("options", {})]
+    fewest = [each["options"]["cards"] for each in entries]
+    most = [chosen_cards(planned.stack, models[each["name"]], machine) for each in entries]
+    left, grows = len(planned.free), True
+    while grows:
+        grows = False
+        for entry, limit in zip(entries, most, strict=True):
+            cards = entry["options"]["cards"]
+            needed = cards * entry.get("replicas", 1)
+            if 2 * cards <= limit and needed <= left:
+                entry["options"]["cards"], left, grows = 2 * cards, left - needed, True
+    try:
+        return changes_of(parse_stack(dump(document), path), machine).planned
+    except LaunchError:
+        # the link groups do not have these sets together
+        for entry, cards in zip(entries, fewest, strict=True):
+            entry["options"]["cards"] = cards
+        return planned
 
 
 def _entries(models: Sequence[str], options: Mapping[str, str]) -> list[dict[str, Any]]:

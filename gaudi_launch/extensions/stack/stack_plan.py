@@ -332,6 +332,16 @@ def _with_cards(model: StackModel, options: LaunchOptions) -> _Sized:
     raise refusal
 
 
+def chosen_cards(stack: StackFile, model: StackModel, machine: str | None) -> int:
+    """Return the number of cards that ``plan`` would choose on the idle machine."""
+    from gaudi_launch.core.launch.route import prepare
+
+    options = replace(options_of(stack, model, machine), cards=None)
+    prepared = prepare(options, secret_file=True)
+    made = replace(prepared, host=with_cards(prepared.host)).plan()
+    return len(made.placement.modules)
+
+
 def _machine_of(sized: Sequence[_Sized]) -> Host:
     """Return the machine whose cards are divided; an empty one where none is needed."""
     from gaudi_launch.core.host.hardware import Host

@@ -86,10 +86,9 @@ def show_plan(planned: StackPlan) -> None:
         id = "stack.gateway_keys"
     out.print(text(id, url=gateway.url))
     if planned.cards:
-        free = ",".join(map(str, planned.free)) or "-"
-        out.print(
-            text("stack.cards_left", count=len(planned.free), total=len(planned.cards), free=free)
-        )
+        free, total = ",".join(map(str, planned.free)), len(planned.cards)
+        id = "stack.cards_left" if planned.free else "stack.cards_used"
+        out.print(text(id, count=len(planned.free), total=total, free=free))
     seconds = planned.start_seconds
     if seconds is not None:
         out.print(text("stack.start_time", low=clock(seconds[0]), high=clock(seconds[1])))
@@ -199,10 +198,13 @@ def show_applied(stack: StackFile, changed: ChangedStack) -> None:
     if changed.gateway == "same":
         print(text("stack.nothing_changed", name=stack.name, url=stack.gateway.url))
         return
-    started, ended = (", ".join(names) or "-" for names in (changed.started, changed.ended))
-    print(
-        text("stack.applied", name=stack.name, url=stack.gateway.url, started=started, ended=ended)
-    )
+    print(text("stack.applied", name=stack.name, url=stack.gateway.url))
+    for id, names in (
+        ("stack.these_started", changed.started),
+        ("stack.these_ended", changed.ended),
+    ):
+        if names:
+            print(text(id, names=", ".join(names)))
 
 
 def ended_to_json(name: str, services: Sequence[EndedService]) -> dict[str, Any]:

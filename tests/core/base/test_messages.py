@@ -149,6 +149,7 @@ VALUES: dict[str, tuple[str, ...]] = {
     "engines.can_{}": tuple({word for name in names() for word in find(name).can}),
     "estimate.class_{}": tuple(kind.value for kind in Kind),
     "measure.check_verdict_{}": get_args(check_rows.Verdict),
+    "measure.answer_{}": get_args(compare.Verdict),
     "measure.verdict_{}": get_args(compare.Verdict),
     "plan.part_{}": tuple(part.name for part in PARTS),
     "plan.source_{}": get_args(Source),

@@ -149,7 +149,7 @@ def test_a_host_that_does_not_join(launch: Launch) -> None:
             return {"alive": {}, "log": lines, "offset": 0}
         return served(name, request)
 
-    values = {"found": 2, "wanted": 4, "absent": "b"}
+    values = {"found": 2, "needed": 4, "absent": "b"}
     shown = "\n".join(f"b: line {number}" for number in range(10, 20))
     assert failed(lambda: launch(cluster("ab"), reply)) == (
         "cluster.ray_short", ExitCode.MACHINE, values, shown,
@@ -159,7 +159,7 @@ def test_a_host_that_does_not_join(launch: Launch) -> None:
 
 def test_hosts_that_join_with_fewer_cards(launch: Launch) -> None:
     few = but("nodes", lambda name, request: {"nodes": [NODES[0], {**NODES[1], "hpu": 1}]})
-    values = {"found": 3, "wanted": 4, "absent": "-"}
+    values = {"found": 3, "needed": 4, "absent": "-"}
     assert failed(lambda: launch(cluster("ab"), few)) == (
         "cluster.ray_short", ExitCode.MACHINE, values, None,
     )  # fmt: skip

@@ -348,7 +348,7 @@ def test_the_deepseek_script_differs_less(hls2: None, capsys: pytest.CaptureFixt
 
 def test_differences_are_shown_to_people(hls2: None, capsys: pytest.CaptureFixture[str]) -> None:
     words = "bash start_gaudi_vllm_server.sh -w /models/QwQ-32B -n 8"
-    assert run(["migrate", words]) == 0
+    assert run(["migrate", "--all", words]) == 0
     assert "Deliberate differences from the start script" in capsys.readouterr().out
     plan = "plan --tuning reference --engine vllm-fork@1.21 -w QwQ-32B -n 8"
     assert run(plan.split()) == 0

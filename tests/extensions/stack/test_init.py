@@ -38,3 +38,9 @@ def test_nothing_is_written_without_models_a_port_or_a_folder(tmp_path: Path) ->
         init(["org/a"], tmp_path / "a.yaml", port="70000")
     assert raised.value.exit_code is ExitCode.USAGE
     assert not list(tmp_path.glob("*.yaml"))
+
+
+def test_models_share_the_cards_that_are_left(tmp_path: Path) -> None:
+    large = ["Qwen/Qwen2.5-72B-Instruct", "meta-llama/Llama-3.3-70B-Instruct"]
+    planned = init(large, tmp_path / "stack.yaml", machine="simulated:hls2")
+    assert [len(each.modules) for each in planned.services] == [4, 4]

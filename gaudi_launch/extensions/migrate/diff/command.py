@@ -18,6 +18,7 @@ def diff(
     right: str = typer.Argument(
         ..., metavar="B", help="The engine version to compare: vllm-gaudi@0.26."
     ),
+    everything: bool = typer.Option(False, "--all", help="Every name, setting and reason."),
     as_json: bool = JSON,
     options: LaunchOptions = Launch,
 ) -> None:
@@ -33,4 +34,4 @@ def diff(
     if as_json or ctx.obj:
         emit_json(to_json(found))
     else:
-        show(found)
+        show(found, complete=everything)

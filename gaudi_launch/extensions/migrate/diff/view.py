@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING, Any
 
 from gaudi_launch.cli.console import console, sentences, table
+from gaudi_launch.cli.short_page import NotedRow, ShortPage, command_line
 from gaudi_launch.core.base.messages import rendered, text
 from gaudi_launch.core.base.optional import mapped
 
@@ -145,23 +147,116 @@ def _problem(each: KnownProblem) -> dict[str, Any]:
     }
 
 
-def show(found: EnginesDiff) -> None:
-    """Print the difference; what the plan uses first."""
+def show(found: EnginesDiff, *, complete: bool) -> None:
+    """Print the answer, the next command, what changes, and known problems."""
+    left, right = found.left, found.right
+    if complete:
+        _show_all(found)
+        return
+    page = ShortPage(
+        [*_verdict(found), command_line(text("engines.diff_next", command=_next(found)))],
+        [text("engines.diff_setting"), left.label, right.label],
+        _changed_rows(found),
+        tail=[
+            *_unknown(found),
+            text("engines.diff_facts", left=left.date[:7], right=right.date[:7]),
+        ],
+        warnings=_problems(found),
+    )
+    page.show(complete=False)
+
+
+def _verdict(found: EnginesDiff) -> list[str]:
+    """Return whether the second version takes over, in sentences."""
+    left, right = found.left.label, found.right.label
+    names = [found.options, *([found.variables] if found.variables is not None else [])]
+    removed, added = (
+        sum(len(each.removed) for each in names),
+        sum(len(each.added) for each in names),
+    )
+    changed = sum(len(each.changed) for each in names)
+    counts = text(
+        "engines.diff_title", left=left, right=right, n=removed, changed=changed, added=added
+    )
+    if found.plans is None:
+        return [counts]
+    side = found.plans.right
+    if side.refused is not None:
+        return [text("engines.diff_refused", engine=right, why=side.refused.render()), counts]
+    # every answer of a version is in the complete page
+    answer = _answers(found.right, side)[:1]
+    settings = text("engines.diff_settings", n=len(found.plans.settings), engine=right)
+    return [*answer, settings, counts]
+
+
+def _next(found: EnginesDiff) -> str:
+    left, right = found.left.label, found.right.label
+    if found.plans is None:
+        return f"gaudi-launch engines diff {left} {right} -w MODEL"
+    sides = [(left, found.plans.left), (right, found.plans.right)]
+    label, plan = next(
+        ((label, side.plan) for label, side in reversed(sides) if side.plan is not None),
+        (right, None),
+    )
+    model = "MODEL" if plan is None else shlex.quote(str(plan.model["path"]))
+    return f"gaudi-launch plan {model} --engine {label}"
+
+
+def _changed_rows(found: EnginesDiff) -> list[NotedRow]:
+    """Return what changes: what the plan uses, its settings, then every other name."""
+    used: list[NotedRow] = []
+    others: list[NotedRow] = []
+    for names in (found.options, found.variables):
+        for name, before, now in _name_changes(names):
+            rows = used if names is not None and name in names.used else others
+            rows.append(NotedRow((name, before, now)))
+    settings = found.plans.settings if found.plans is not None else ()
+    planned = [
+        NotedRow((each.name, _sent(each.left), _sent(each.right)), rendered(each.reason) or "")
+        for each in settings
+    ]
+    return [*used, *planned, *others]
+
+
+def _name_changes(names: NamesDiff | None) -> list[tuple[str, str, str]]:
+    """Return (name, before, now) of the removed names and the other defaults."""
+    if names is None:
+        return []
+    rows = []
+    for each in names.removed:
+        now = text("engines.diff_removed")
+        if each.instead:
+            now = text("engines.diff_replaced", instead=each.instead)
+        rows.append((each.name, text("engines.diff_known"), now))
+    rows += [(each.name, str(each.left), str(each.right)) for each in names.changed]
+    return rows
+
+
+def _unknown(found: EnginesDiff) -> list[str]:
+    """Return a sentence for each list of names that one version lacks."""
+    missing = []
+    if not (found.left.complete and found.right.complete):
+        missing.append(text("engines.diff_no_options"))
+    if found.variables is None:
+        missing.append(text("engines.diff_no_variables"))
+    return missing
+
+
+def _show_all(found: EnginesDiff) -> None:
+    """Print every difference; what the plan uses first."""
     left, right = found.left, found.right
     out = console()
-    out.print(text("engines.diff_title", left=left.label, right=right.label), style="bold")
+    for line in _verdict(found):
+        out.print(line)
     out.print(text("engines.diff_facts", left=left.date[:7], right=right.date[:7]))
     if found.plans is not None:
         _show_plans(found, found.plans)
     if left.complete and right.complete:
         _show_names(text("engines.diff_options"), found.options)
-    else:
-        out.print(text("engines.diff_no_options"))
-    if found.variables is None:
-        out.print(text("engines.diff_no_variables"))
-    else:
+    if found.variables is not None:
         _show_names(text("engines.diff_variables"), found.variables)
-    _show_problems(found)
+    for line in (*_unknown(found), *_problems(found)):
+        out.print(line)
 
 
 def _show_plans(found: EnginesDiff, plans: PlansDiff) -> None:
@@ -185,12 +280,12 @@ def _show_plans(found: EnginesDiff, plans: PlansDiff) -> None:
         ]
         out.print(table(text("engines.diff_cache"), [text("engines.diff_layers"), *labels], kinds))
     if plans.settings:
-        columns = [text("engines.diff_setting"), *labels, text("engines.diff_reason")]
         changed = [
-            (each.name, _sent(each.left), _sent(each.right), rendered(each.reason) or "")
+            NotedRow((each.name, _sent(each.left), _sent(each.right)), rendered(each.reason) or "")
             for each in plans.settings
         ]
-        out.print(table(text("engines.diff_settings"), columns, changed))
+        page = ShortPage([], [text("engines.diff_setting"), *labels], changed)
+        page.show(complete=True)
 
 
 def _answers(version: Version, side: PlannedSide) -> list[str]:
@@ -260,10 +355,11 @@ def _added(names: tuple[str, ...]) -> str:
     return text("engines.diff_added", names=", ".join(names))
 
 
-def _show_problems(found: EnginesDiff) -> None:
-    out = console()
-    out.print()
-    out.print(text("engines.diff_problems"), style="bold")
+def _problems(found: EnginesDiff) -> list[str]:
+    """Return the known problems, each with the versions that have it and its thread."""
+    if not found.problems:
+        return [text("engines.diff_no_problems")]
+    lines = []
     for each in found.problems:
         having = [found.left.label] * each.in_left + [found.right.label] * each.in_right
         line = text(
@@ -274,6 +370,5 @@ def _show_problems(found: EnginesDiff) -> None:
             state=text(f"engines.diff_{each.problem.state}"),
             date=each.problem.date,
         )
-        out.print(line)
-    if not found.problems:
-        out.print(text("engines.diff_no_problems"))
+        lines.append(line)
+    return lines
