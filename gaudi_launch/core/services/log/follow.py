@@ -188,10 +188,6 @@ class Follower:
         if len(self.progress.warnings) < _MOST_WARNINGS:
             self.progress = replace(self.progress, warnings=(*self.progress.warnings, line[:300]))
 
-    @property
-    def was_up(self) -> bool:
-        return any(phase.name in ("ready", "stopping") for phase in self.progress.phases)
-
 
 _Act = Callable[[Follower, "re.Match[str]", float], None]
 _WARMUP_PHASES = {
