@@ -18,14 +18,13 @@ from gaudi_launch.core.models.model import Model
 from gaudi_launch.core.models.sizing import WEIGHT_BYTES
 from gaudi_launch.core.planning.engine import Engine
 from gaudi_launch.core.planning.known_model import known_model
-from gaudi_launch.core.planning.launch_options import LaunchOptions
+from gaudi_launch.core.planning.launch_options import SHORT_DTYPES, LaunchOptions
 from gaudi_launch.core.planning.model_name import check_sizes
 
 _log = logging.getLogger(__name__)
 
 _DEFAULT_PRODUCT = "gaudi2"
 _NO_NOTES: tuple[Message, ...] = ()
-_SHORT_DTYPES = {"bf16": "bfloat16", "fp16": "float16"}
 
 
 @dataclass(frozen=True)
@@ -109,9 +108,9 @@ def read_dtype(given: str) -> str:
 
     Raises LaunchError (USAGE) for one of unknown size.
     """
-    found = _SHORT_DTYPES.get(given.lower(), given)
+    found = SHORT_DTYPES.get(given.lower(), given)
     if found and found not in WEIGHT_BYTES:
-        known = ", ".join([*_SHORT_DTYPES, *WEIGHT_BYTES])
+        known = ", ".join([*SHORT_DTYPES, *WEIGHT_BYTES])
         raise LaunchError("fit.dtype", ExitCode.USAGE, found=given, known=known)
     return found
 

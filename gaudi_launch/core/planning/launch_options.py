@@ -13,7 +13,7 @@ from gaudi_launch.core.base.fields import OptionRecord, switch, value, values
 from gaudi_launch.core.planning import parse as read
 
 _MODEL, _CARDS, _LENGTHS, _ENGINE, _MORE = "Model and address", "Cards", "Lengths", "Engine", "More"
-_SHORT_DTYPES = {"bf16": "bfloat16", "fp16": "float16"}
+SHORT_DTYPES = {"bf16": "bfloat16", "fp16": "float16"}
 _cards = partial(read.number, most=read.MOST_CARDS)
 _seqs = partial(read.number, most=read.MOST_SEQS)
 
@@ -33,7 +33,7 @@ def _output(flag: str, text: str) -> tuple[int, int]:
 
 
 def _dtype(flag: str, text: str) -> str:
-    return _SHORT_DTYPES.get(text, text)
+    return SHORT_DTYPES.get(text, text)
 
 
 def _time_scale(flag: str, text: str) -> float:
