@@ -150,6 +150,8 @@ LISTS: dict[str, str] = {
     "checks": "core.doctor.runner:CHECKS",
     "help": "cli.help:shown",
     "start command": "extensions.migrate.case:serve_words",
+    "deep test": "extensions.acceptance.command:deep_test",
+    "compared tests": "extensions.acceptance.command:compare",
     "stack plans": "extensions.stack.render_plans:stack_plans",
     "nearest models": "cli.nearest_models:nearest_models",
 }

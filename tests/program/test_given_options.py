@@ -172,12 +172,12 @@ CASES = (
     ),
     Case("cluster down", cluster_case.to_end, (HostOptions(), None)),
     Case(
-        "doctor --machine m --python p -w /m --only a,b --skip c --deep -n 2 -m 0,1 --port 80"
+        "doctor --machine m --python p -w /m --only a,b --skip c -n 2 -m 0,1 --port 80"
         " --nodes 2 --hugepages 3 --image i",
         doctor_case.check,
         (
             DoctorRequest(
-                *("m", "p", "/m", ("a", "b"), ("c",), True),
+                *("m", "p", "/m", ("a", "b"), ("c",)),
                 Wants(2, (0, 1), 2, 80, 3, True, "i"),
             ),
         ),
@@ -185,7 +185,7 @@ CASES = (
     Case(
         "doctor",
         doctor_case.check,
-        (DoctorRequest(None, None, None, (), (), False, Wants()),),
+        (DoctorRequest(None, None, None, (), (), Wants()),),
     ),
     Case("doctor --undo", doctor_case.undo, ()),
     Case(

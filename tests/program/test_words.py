@@ -47,6 +47,7 @@ EXCEPTIONS = {
 # the texts that a check sends to a model, and the nouns of prompts
 PROMPTS = (
     "gaudi_launch/extensions/bench/check/checks.py",
+    "gaudi_launch/extensions/bench/check/quality.py",
     "gaudi_launch/extensions/bench/server.py",
 )
 

@@ -405,9 +405,6 @@ CASES: list[tuple[str, str, str, m.Change]] = [
     ("gateway.program", "ok", "hls2", m.gateway("HAProxy version 2.8.25-5cf5d0683 2026/06/26")),
     ("gateway.program", "warn", "hls2", m.gateway("HAProxy version 2.6.12")),
     ("gateway.program", "warn", "hls2", m.gateway("")),
-    ("deep.all_reduce", "skip", "hls2", m.both()),
-    ("deep.memory_bandwidth", "skip", "hls2", m.both()),
-    ("deep.pcie_bandwidth", "skip", "hls2", m.both()),
 ]
 
 

@@ -50,7 +50,6 @@ class DoctorRequest:
     weights: str | None = None
     only: tuple[str, ...] = ()
     skip: tuple[str, ...] = ()
-    deep: bool = False
     wants: Wants = field(default_factory=Wants)
 
     @property
@@ -118,8 +117,7 @@ def check(request: DoctorRequest) -> DoctorReport:
 
 
 def _run(request: DoctorRequest, facts: DoctorFacts) -> DoctorReport:
-    levels = ("quick", "slow", "deep") if request.deep else ("quick", "slow")
-    checks = runner.select(request.only, request.skip, levels)
+    checks = runner.select(request.only, request.skip)
     return DoctorReport(facts, tuple(runner.run(checks, facts, named=request.only)))
 
 
@@ -226,8 +224,6 @@ def plan_fix(request: DoctorRequest) -> FixPlan:
 
     Raises LaunchError inside a container.
     """
-    # nothing that a repair changes needs the tests that use the cards
-    request = replace(request, deep=False)
     before = _run(request, collect(request))
     facts, findings = before.facts, before.findings
     if facts.host.in_container and any(f.remedy and f.remedy.fix for f in findings):

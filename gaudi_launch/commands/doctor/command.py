@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from gaudi_launch.cli.command_app import JSON, CommandApp
+from gaudi_launch.cli.table import listed
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 
 if TYPE_CHECKING:
@@ -39,19 +40,41 @@ def doctor(
         "", "--skip", metavar="ID,..", help="Leave these checks or areas out."
     ),
     show_list: bool = typer.Option(False, "--list", help="List all checks and run none."),
-    deep: bool = typer.Option(False, "--deep", help="Also run long tests that use the cards."),
+    deep: bool = typer.Option(
+        False, "--deep", help="Run the acceptance test of the cards; an interrupted one resumes."
+    ),
+    level: int = typer.Option(
+        1, "--level", metavar="1|2|3", help="With --deep: about 2, 15 or 60 minutes."
+    ),
+    compare: list[str] = typer.Option(
+        [],
+        "--compare",
+        metavar="FILE",
+        help="Compare an acceptance test with the last one, or two with each other.",
+    ),
+    force: bool = typer.Option(
+        False, "--force", help="With --deep: run although a service is ready."
+    ),
     strict: bool = typer.Option(
         False, "--strict", help="Warnings count as failures in the exit code."
     ),
     python: str | None = typer.Option(None, "--python", help="The engine's interpreter."),
     weights: str | None = typer.Option(
-        None, "-w", "--weights", metavar="FOLDER", help="Check this model folder."
+        None,
+        "-w",
+        "--weights",
+        metavar="FOLDER",
+        help="Check this model folder; with --deep and level 3: serve it.",
     ),
     port: int | None = typer.Option(
         None, "--port", min=1, max=65535, help="Check that this port is free."
     ),
     cards: int | None = typer.Option(
-        None, "-n", "--cards", min=1, help="Cards that the launch needs."
+        None,
+        "-n",
+        "--cards",
+        min=1,
+        help="Cards that the launch needs; with --deep: number of cards.",
     ),
     modules: str | None = typer.Option(
         None, "-m", "--modules", metavar="0,1,..", help="Selected module IDs."
@@ -106,7 +129,14 @@ def doctor(
         container=image is not None,
         image=image,
     )
-    request = DoctorRequest(machine, python, weights, _words(only), _words(skip), deep, wants)
+    request = DoctorRequest(machine, python, weights, _words(only), _words(skip), wants)
+    if deep:
+        test = listed("deep test")
+        options = {"level": level, "force": force, "strict": strict, "against": compare}
+        raise typer.Exit(test(request, **options, as_json=as_json))
+    if compare:
+        listed("compared tests")(compare, as_json)
+        return
     if show_list:
         view.show_checks(runner.select(request.only, request.skip), as_json)
         return

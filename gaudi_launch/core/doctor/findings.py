@@ -21,7 +21,7 @@ from gaudi_launch.core.host.hl_smi import Ask
 from gaudi_launch.core.host.host_config import HostConfig
 
 STATUSES = ("ok", "warn", "fail", "skip", "unknown")
-LEVELS = ("quick", "slow", "deep")
+LEVELS = ("quick", "slow")
 
 Shown = str | Message
 

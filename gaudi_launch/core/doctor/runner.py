@@ -16,7 +16,6 @@ from gaudi_launch.core.doctor import (
     cards,
     container,
     cpu,
-    deep,
     driver,
     engine,
     guides,
@@ -41,7 +40,7 @@ from gaudi_launch.core.host.host_config import HostConfig
 _log = logging.getLogger(__name__)
 
 # in the order in which they are shown
-_AREAS = [cpu, kernel, memory, driver, cards, network, container, engine, weights, deep]
+_AREAS = [cpu, kernel, memory, driver, cards, network, container, engine, weights]
 # long ones last
 CHECKS: tuple[Check, ...] = tuple(
     sorted(
@@ -149,8 +148,7 @@ def run(
 ) -> list[Finding]:
     """Return all findings in the order of the checks.
 
-    Slow checks run in parallel with the fast ones; deep ones one after another, because they use
-    the same cards.
+    Slow checks run in parallel with the fast ones.
     """
     wanted = [check for check in checks if applies(check, facts, named)]
     slow = {check.id: _start(check, facts) for check in wanted if check.level == "slow"}

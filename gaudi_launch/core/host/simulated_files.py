@@ -385,6 +385,8 @@ _LINK_SPEED = {
     "gaudi3": "32.0 GT/s PCIe",
     "gaudi3-pcie": "32.0 GT/s PCIe",
 }
+# of the matrix engine; of the PCIe cards it is assumed
+_CLOCK_MHZ = {"gaudi2": "1650", "gaudi2e": "1650", "gaudi3": "1600", "gaudi3-pcie": "1600"}
 
 
 def _network(files: dict[str, str]) -> None:
@@ -434,6 +436,8 @@ def _cards(files: dict[str, str], box: SimulatedServer, options: Options) -> Non
             "status": "Operational",
             "cpucp_ver": f"hl-{box.product}-{RELEASE}-fw-{FIRMWARE}",
             "max_power": str((box.accelerator.power_w or 0) * 1000),
+            "hard_reset_cnt": "0",
+            "clk_max_freq_mhz": _CLOCK_MHZ[box.product],
         }
         if module in options.get("failed", ()):
             attributes["status"] = "Disabled"
@@ -457,6 +461,13 @@ def _pci_attributes(box: SimulatedServer, module: int) -> dict[str, str]:
         "max_link_speed": _LINK_SPEED[box.product],
         "max_link_width": "16",
         "hwmon/hwmon0/temp1_crit": str(TEMPERATURE_LIMIT_C * 1000),
+        # made up: the highest since the driver was loaded
+        "hwmon/hwmon0/temp1_highest": "62000",
+        "hwmon/hwmon0/power1_input_highest": "540000000",
+        # the last line of each is the sum: linux Documentation/ABI, sysfs-bus-pci-devices-aer
+        "aer_dev_correctable": "RxErr 0\nTOTAL_ERR_COR 0",
+        "aer_dev_fatal": "DLP 0\nTOTAL_ERR_FATAL 0",
+        "aer_dev_nonfatal": "DLP 0\nTOTAL_ERR_NONFATAL 0",
     }
 
 

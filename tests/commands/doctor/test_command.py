@@ -92,8 +92,8 @@ def test_only_skip_and_strict(home: dict[str, str]) -> None:
     assert "kernel" in areas and not areas & {"cpu", "cards"}
     assert run(home, *bad, "--only", "cpu").returncode == 0
     assert run(home, *bad, "--only", "cpu", "--strict").returncode == 3
-    named = document(home, *bad, "--only", "engine,weights,deep")["findings"]
-    assert {f["status"] for f in named} == {"skip"} and len(named) == 12
+    named = document(home, *bad, "--only", "engine,weights")["findings"]
+    assert {f["status"] for f in named} == {"skip"} and len(named) == 9
 
 
 @pytest.mark.parametrize(

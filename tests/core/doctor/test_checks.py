@@ -145,9 +145,6 @@ def _of(value: str | Message) -> str:
     return value if isinstance(value, str) else shown(value)
 
 
-SHORT = [check for check in CHECKS if check.level != "deep"]
-
-
 def _recorded(check: Check) -> list[str]:
     """Return what a check states of each machine that is drawn for it."""
     lines = [f"==== {check.id} needs {check.needs} level {check.level} {check.seconds:g} s"]
@@ -159,9 +156,9 @@ def _recorded(check: Check) -> list[str]:
     return lines
 
 
-@pytest.mark.parametrize("area", sorted({check.area for check in SHORT}))
+@pytest.mark.parametrize("area", sorted({check.area for check in CHECKS}))
 def test_each_finding_states_what_is_recorded(area: str) -> None:
-    checks = [check for check in SHORT if check.area == area]
+    checks = [check for check in CHECKS if check.area == area]
     golden(
         f"doctor/{area}.txt", "\n".join(line for each in checks for line in _recorded(each)) + "\n"
     )

@@ -1,0 +1,1 @@
+"""The acceptance test of a server with cards: ``doctor --deep``."""

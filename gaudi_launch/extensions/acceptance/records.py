@@ -1,0 +1,86 @@
+"""Records of the acceptance test: a measurement, a result, a run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from gaudi_launch.core.base.messages import Message
+
+# the figure passed, is slower, is too low, or has no limit
+JUDGED = ("pass", "warn", "fail", "reported")
+# a fault of the measurement itself; not run, as it broke or as something is missing: never a pass
+STATUSES = (*JUDGED, "wrong", "broken", "skipped")
+
+
+@dataclass(frozen=True)
+class StepMeasurement:
+    """The measurement of a step.
+
+    ``values`` by card, group of cards or name. ``bad`` are those that fail whatever their figure
+    is, each with the reason; ``peaks`` by the same names. ``details`` go into the evidence only.
+    """
+
+    values: Mapping[str, float]
+    unit: str
+    peaks: Mapping[str, float] = field(default_factory=dict)
+    bad: Mapping[str, Message] = field(default_factory=dict)
+    slow: Mapping[str, Message] = field(default_factory=dict)
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class StepResult:
+    """One step's result.
+
+    ``shares`` of the peak by card or group, ``least`` the share of a pass; ``spread`` between the
+    best and the slowest. ``notes`` state what is wrong, or why there is no figure.
+    """
+
+    name: str
+    status: str
+    notes: tuple[Message, ...] = ()
+    values: Mapping[str, float] = field(default_factory=dict)
+    unit: str = ""
+    shares: Mapping[str, float] = field(default_factory=dict)
+    least: float | None = None
+    slowest: str = ""
+    spread: float | None = None
+    source: str = ""
+    seconds: float = 0.0
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class AcceptanceRun:
+    """A run: of which machine and cards, how far it is, and its results.
+
+    ``left_out`` are cards in use with their users, ``scale`` divides the durations (1: a real
+    test), ``counters`` those of each card before the first step.
+    """
+
+    key: str
+    began: float
+    level: int
+    product: str
+    cards: tuple[str, ...]
+    left_out: Mapping[str, str]
+    scale: float
+    counters: Mapping[str, Mapping[str, int]]
+    results: tuple[StepResult, ...] = ()
+    ended: float = 0.0
+
+    def result(self, name: str) -> StepResult | None:
+        """Return the result of a step; None before it."""
+        return next((each for each in self.results if each.name == name), None)
+
+
+class NoFigure(Exception):
+    """A step without a figure: ``skipped``, or ``broken`` where it should have run."""
+
+    def __init__(self, status: str, why: Message, details: Mapping[str, Any] | None = None) -> None:
+        super().__init__(why)
+        self.status = status
+        self.why = why
+        self.details = details or {}

@@ -1,0 +1,182 @@
+"""Serve a model to an answer; compare what was measured with the plan.
+
+The program serves, measures and reports with its own commands, each a process that ends with this
+one: nothing is measured here in another way than users measure it.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from gaudi_launch.core.base import interrupt
+from gaudi_launch.core.base.background import in_background
+from gaudi_launch.core.base.errors import LaunchError
+from gaudi_launch.core.base.json_values import mapping
+from gaudi_launch.core.base.messages import Message, message
+from gaudi_launch.core.base.reader import parse_json
+from gaudi_launch.core.engines.registry import installation
+from gaudi_launch.core.services.state import registry
+from gaudi_launch.core.services.stop import stop
+from gaudi_launch.extensions.acceptance.records import NoFigure, StepMeasurement
+from gaudi_launch.extensions.acceptance.tools import ProgramEnd, TestBed
+
+_log = logging.getLogger(__name__)
+
+_SMALL = "demo"
+# without cards: the times of the simulated cards are divided by it
+_TIME_SCALE = "20"
+_LOAD = ("-i", "128", "-o", "32", "--requests", "16", "--concurrency", "4", "--tool", "builtin")
+_END_SECONDS = 60.0
+# what an engine logs about memory, buckets and warm-up; of a log, the first lines of each run
+_TOLD = re.compile(r"KV cache|bucket|memory|GiB|warm-?up|graph", re.IGNORECASE)
+_MOST_LINES = 200
+
+
+def small(bed: TestBed, name: str) -> StepMeasurement:
+    """Serve the demo model on one card."""
+    return _served(bed, _SMALL, name)
+
+
+def chosen(bed: TestBed, name: str) -> StepMeasurement:
+    """Serve the chosen model on the cards that its plan takes."""
+    assert bed.model is not None
+    return _served(bed, bed.model, name)
+
+
+def _how(bed: TestBed, model: str) -> list[str]:
+    """Return the options of serve; without real cards, of the simulated engine."""
+    if bed.cards and str(bed.root) == "/":
+        modules = [str(card.module) for card in bed.cards]
+        one = ["-m", modules[0]] if model == _SMALL else []
+        return ["--engine", bed.engine, "--python", str(bed.python), *one]
+    if not installation("cpu").is_ready():
+        raise NoFigure("skipped", message("accept.no_cpu_engine"))
+    return ["--engine", "simulated", "--time-scale", _TIME_SCALE]
+
+
+def _ours(*words: str) -> list[str]:
+    return [sys.executable, "-m", "gaudi_launch", *words]
+
+
+def _document(*words: str, seconds: float) -> Mapping[str, Any]:
+    """Return the JSON of one of our commands. Raises NoFigure."""
+    try:
+        done = interrupt.run(_ours(*words, "--json"), seconds=seconds)
+        found: Mapping[str, Any] = parse_json(done.stdout)
+    except (OSError, ValueError, subprocess.TimeoutExpired) as error:
+        raise NoFigure("broken", _no_document(words, str(error))) from None
+    # status has the key for the service's own error, a text or null
+    refused = mapping(found.get("error"))
+    if refused:
+        raise NoFigure("broken", _no_document(words, str(refused.get("message"))))
+    return found
+
+
+def _no_document(words: Sequence[str], why: str) -> Message:
+    return message("accept.no_document", command=" ".join(words[:2]), why=why)
+
+
+def _served(bed: TestBed, model: str, step: str) -> StepMeasurement:
+    """Serve a model, measure it, stop it. Raises NoFigure."""
+    name = f"acceptance-{os.getpid()}"
+    argv = _ours("serve", model, "--name", name, "--no-doctor", "--quiet", *_how(bed, model))
+    end = time.monotonic() + bed.timeout(step)
+    ends: list[ProgramEnd] = []
+
+    def run() -> None:
+        done = interrupt.run(argv, streams=interrupt.MIXED, ending=interrupt.Ending(with_main=True))
+        ends.append(ProgramEnd(done.returncode, done.stdout))
+
+    server = in_background(run)
+    try:
+        with interrupt.deferred():
+            while (found := registry.read(name)) is None or found.phase != "ready":
+                interrupt.pause()
+                if not server.is_alive():
+                    line = ends[0].last_line if ends else "-"
+                    code = ends[0].code if ends else -1
+                    why = message("accept.program_failed", who=model, code=code, line=line)
+                    raise NoFigure("broken", why, {"output": ends[0].output if ends else ""})
+                if time.monotonic() > end:
+                    seconds = f"{bed.timeout(step):g}"
+                    raise NoFigure(
+                        "broken", message("accept.timeout", seconds=seconds, program="serve")
+                    )
+        return _figures(name, end - time.monotonic())
+    finally:
+        _end(name, server)
+
+
+def _end(name: str, server: Any) -> None:
+    """Stop the service; its process ends with its engine."""
+    deadline = time.monotonic() + _END_SECONDS
+    while server.is_alive() and time.monotonic() < deadline:
+        try:
+            found = registry.read(name)
+            if found is not None and found.alive:
+                stop(found, 0.0, lambda what, value: None)
+        except LaunchError as error:
+            _log.debug("the service is not stopped yet: %s", error)
+        server.join(1.0)
+
+
+def _figures(name: str, seconds: float) -> StepMeasurement:
+    run = _document("bench", name, *_LOAD, seconds=max(30.0, seconds))
+    status = _document("status", name, seconds=30.0)
+    summary = mapping(run["summary"])
+    if not summary.get("completed") or summary.get("failed"):
+        failed = summary.get("failed", 0)
+        raise NoFigure("broken", message("accept.requests_failed", count=failed), dict(summary))
+    facts, warmup = mapping(status["facts"]), mapping(status["warmup"])
+    figures: dict[str, Any] = {
+        "output_tokens_per_second": summary["output_rate"],
+        "ttft_ms": _milliseconds(summary, "ttft"),
+        "tpot_ms": _milliseconds(summary, "tpot"),
+        "kv_tokens": facts.get("kv_tokens"),
+        "warmup_seconds": warmup.get("seconds"),
+        "graphs": warmup.get("graphs"),
+    }
+    values = {who: float(value) for who, value in figures.items() if value is not None}
+    planned = {"memory_gib": mapping(status["plan"])["memory"], "warmup": warmup.get("estimated")}
+    details = {
+        "engine": status["engine"],
+        "simulated": status["simulated"],
+        "planned": planned,
+        "facts": dict(facts),
+        "phases": _seconds_of(status["phases"]),
+        "summary": dict(summary),
+        "log": _told(registry.find(name).folder / "engine.log"),
+    }
+    return StepMeasurement(values, "", details=details)
+
+
+def _milliseconds(summary: Mapping[str, Any], name: str) -> float | None:
+    mean = mapping(summary.get(name)).get("mean")
+    return None if mean is None else 1000 * mean
+
+
+def _seconds_of(phases: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """Return how long each phase took."""
+    return {
+        phase["name"]: round(phase["end"] - phase["begin"], 1)
+        for phase in phases
+        if phase["end"] is not None
+    }
+
+
+def _told(log: Path) -> list[str]:
+    """Return the engine's own lines about memory, buckets and warm-up."""
+    try:
+        lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError as error:
+        _log.debug("the engine's log is not read: %s", error)
+        return []
+    return [line[:400] for line in lines if _TOLD.search(line)][:_MOST_LINES]
