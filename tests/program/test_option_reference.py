@@ -211,6 +211,8 @@ def parsed(each: Shown, others: list[Shown]) -> Any:
         for word in words_of(other)
     ]
     options = [word for word in words if word not in arguments]
+    if "--weights" in each.param.opts:  # in place of the first argument
+        options, arguments = words_of(each), arguments[1:]
     return command.make_context(each.command.path, [*options, *arguments], parent=parent)
 
 
