@@ -212,7 +212,8 @@ def parsed(each: Shown, others: list[Shown]) -> Any:
     ]
     options = [word for word in words if word not in arguments]
     if "--weights" in each.param.opts:  # in place of the first argument
-        options, arguments = words_of(each), arguments[1:]
+        options = [*words[:2], *(word for word in words[2:] if word not in arguments)]
+        arguments = arguments[1:]
     return command.make_context(each.command.path, [*options, *arguments], parent=parent)
 
 
