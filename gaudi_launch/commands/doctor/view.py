@@ -171,15 +171,11 @@ def _detail(out: Console, line: str, style: str | None = None) -> None:
 
     It is folded under the indent at a terminal, and never folded where a program reads.
     """
-    from rich.padding import Padding
     from rich.text import Text
 
-    if not out.soft_wrap:
-        out.print(
-            Padding(Text(printable(line), style=style or ""), (0, 0, 0, _INDENT), expand=False)
-        )
-    else:
-        _command(out, line, style)
+    indent = Text(" " * (_INDENT - 1))
+    for folded in beside(indent, Text(printable(line), style=style or ""), out):
+        out.print(folded)
 
 
 def _command(out: Console, line: str, style: str | None = None) -> None:

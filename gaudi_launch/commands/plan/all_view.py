@@ -6,10 +6,9 @@ import shlex
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from rich.padding import Padding
 from rich.text import Text
 
-from gaudi_launch.cli.console import console, labelled
+from gaudi_launch.cli.console import beside, console, labelled
 from gaudi_launch.cli.views.estimate import summary
 from gaudi_launch.cli.views.memory_bar import memory_words
 from gaudi_launch.commands.plan.view import engine_line, model_line
@@ -110,7 +109,8 @@ def _show_settings(out: Console, settings: Sequence[Setting], *, verbose: bool) 
     widest = max(len(setting.name) for setting in settings)
     for (source, reason), same in _by_reason(settings, verbose=verbose).items():
         line = text("common.pair", label=text(f"plan.source_{source}"), value=reason)
-        out.print(Padding(Text(line, style="dim"), (0, 0, 0, 1)))
+        for folded in beside(Text(), Text(line, style="dim"), out):
+            out.print(folded)
         for setting in same:
             out.print(
                 f"   {setting.name:<{widest}}  {setting.value or ''}".rstrip(),
