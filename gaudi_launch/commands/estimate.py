@@ -58,6 +58,9 @@ _Options = record(EstimateOptions())
 def estimate(
     given: EstimateOptions = _Options,
     options: LaunchOptions = Launch,
+    everything: bool = typer.Option(
+        False, "--all", help="Also the parts of a step, and the evidence.", rich_help_panel=_SHOW
+    ),
     as_json: bool = typer.Option(
         False, "--json", help="Print one JSON object.", rich_help_panel=_SHOW
     ),
@@ -73,7 +76,7 @@ def estimate(
     if as_json:
         emit_json(to_json(found))
     else:
-        show(found)
+        show(found, options, complete=everything)
 
 
 def predicted(options: LaunchOptions, given: EstimateOptions) -> SpeedEstimate:

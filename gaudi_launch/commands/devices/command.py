@@ -59,9 +59,12 @@ _JSON = typer.Option(False, "--json", help="One JSON object on stdout.")
 def devices(
     ctx: typer.Context,
     machine: str | None = _MACHINE,
+    everything: bool = typer.Option(
+        False, "--all", help="Also PCI address, NUMA, CPUs and energy of each card."
+    ),
     as_json: bool = _JSON,
 ) -> None:
-    """Show the cards: index, module, product, PCI address, NUMA, CPUs, memory, power, users."""
+    """Show which cards are free, and memory, power, status and users of each."""
     # both options may come before a subcommand too
     ctx.obj = (machine, as_json)
     if ctx.invoked_subcommand is not None:
@@ -79,7 +82,7 @@ def devices(
     if as_json:
         emit_json(to_json(host, use))
     else:
-        show(host, use)
+        show(host, use, machine, complete=everything)
 
 
 def _given(ctx: typer.Context, machine: str | None, as_json: bool) -> tuple[str | None, bool]:
