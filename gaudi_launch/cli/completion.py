@@ -48,9 +48,9 @@ def attach(param: Any, module: str) -> None:
 
 def values_of(spellings: Sequence[str], metavar: str, module: str) -> Values | None:
     """Return the function that lists a parameter's values, None for any value."""
-    for spelling in spellings:
-        if spelling in _BY_OPTION:
-            return _BY_OPTION[spelling]
+    named = [_BY_OPTION[each] for each in spellings if each in _BY_OPTION]
+    if named:
+        return lambda: [value for values in named for value in values()]
     if any(spelling.startswith("-") for spelling in spellings):
         if not _CHOICES.fullmatch(metavar):
             return None

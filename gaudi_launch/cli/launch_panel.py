@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from gaudi_launch.cli.console import can_show, labelled
+from gaudi_launch.core.base.durations import duration, rough
 from gaudi_launch.core.base.messages import text
 
 if TYPE_CHECKING:
@@ -25,7 +26,6 @@ _MARKS, _ASCII_MARKS = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏", "|/-\\"
 _FULL, _EMPTY = "━", "╌"
 _ASCII_FULL, _ASCII_EMPTY = "#", "-"
 _BAR_WIDTH = 24
-_LONG_SECONDS = 120
 
 
 class LaunchPanel:
@@ -77,7 +77,7 @@ class LaunchPanel:
         return found
 
     def _left(self, now: float) -> str:
-        so_far = text("screen.panel_so_far", time=clock(now - self._began))
+        so_far = text("screen.panel_so_far", time=duration(now - self._began))
         if self.progress.left_seconds is not None:
             return f"{left(self.progress)}{text('common.clauses')}{so_far}"
         if self.expected:
@@ -88,23 +88,11 @@ class LaunchPanel:
 def _done(phases: Sequence[LaunchPhase]) -> str:
     """Return the phases that ended with their times."""
     ended = [
-        f"{text(f'serve.phase_{phase.name}')} {clock(phase.end - phase.begin)}"
+        f"{text(f'serve.phase_{phase.name}')} {duration(phase.end - phase.begin)}"
         for phase in phases
         if phase.end is not None
     ]
     return text("screen.panel_comma").join(ended)
-
-
-def clock(seconds: float) -> str:
-    """Return a time in seconds, or in minutes and seconds.
-
-    >>> [clock(seconds) for seconds in (0.4, 59.6, 125)]
-    ['0 s', '1 min 00 s', '2 min 05 s']
-    """
-    whole = max(0, round(seconds))
-    if whole < 60:
-        return f"{whole} s"
-    return f"{whole // 60} min {whole % 60:02} s"
 
 
 def left(progress: LaunchProgress) -> str:
@@ -112,12 +100,8 @@ def left(progress: LaunchProgress) -> str:
     seconds = progress.left_seconds
     if seconds is None:
         return ""
-    if seconds >= _LONG_SECONDS:
-        time_text = f"{seconds / 60:.0f} min"
-    else:
-        time_text = f"{seconds:.0f} s"
     is_warmup = progress.phase.startswith(("warmup_", "graph_"))
-    return text("screen.left_warmup" if is_warmup else "serve.left", time=time_text)
+    return text("screen.left_warmup" if is_warmup else "serve.left", time=rough(seconds))
 
 
 def live(panel: LaunchPanel, out: Console) -> Any:

@@ -54,9 +54,7 @@ class Prose(Text):
                 tab_size=tab_size,
                 no_wrap=no_wrap,
             )
-            for line in plain[:-1]:
-                line.rstrip()
-            return plain
+            return _without_trailing_blanks(plain)
         side = justify or self.justify or "default"
         lines = Lines()
         for line in self.split(allow_blank=True):
@@ -69,4 +67,11 @@ class Prose(Text):
             for part in folded:
                 part.truncate(width, overflow=how)
             lines.extend(folded)
-        return lines
+        return _without_trailing_blanks(lines)
+
+
+def _without_trailing_blanks(lines: Lines) -> Lines:
+    """Return lines whose fold left no blank, and the last line as it is."""
+    for line in lines[:-1]:
+        line.rstrip()
+    return lines

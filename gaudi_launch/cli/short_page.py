@@ -1,4 +1,4 @@
-"""Print a page that fits a screen: sentences, a table, reasons, warnings."""
+"""A page whose first screen has the answer."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LEAST_ROWS = 3
 
 @dataclass(frozen=True)
 class NotedRow:
-    """Cells of a table, and the reason that is printed below it by its number."""
+    """A row of a table, and the reason that is printed below it by its number."""
 
     cells: tuple[str, ...]
     reason: str = ""
@@ -53,7 +53,7 @@ class ShortPage:
             out.print(part, soft_wrap=_is_copied(part) or None)
 
     def _fitting(self, out: Console) -> tuple[int, int]:
-        """Return how many rows and warnings fit: all warnings with some rows first."""
+        """Return how many rows and warnings fit, the warnings first."""
         least = min(_LEAST_ROWS, len(self.rows))
         for warnings in range(len(self.warnings), -1, -1):
             for rows in range(min(len(self.rows), SCREEN), least - 1, -1):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+import typer
+
 from gaudi_launch.cli.command_app import OUTPUT_JSON, CommandApp
 from gaudi_launch.cli.console import emit_json
 from gaudi_launch.cli.options import Launch, LaunchOptions, RecordCommand, record
@@ -56,6 +58,9 @@ _Options = record(EstimateOptions())
 def estimate(
     given: EstimateOptions = _Options,
     options: LaunchOptions = Launch,
+    everything: bool = typer.Option(
+        False, "--all", help="Also the parts of a step, and the evidence.", rich_help_panel=_SHOW
+    ),
     as_json: bool = OUTPUT_JSON,
 ) -> None:
     """Predict TTFT, TPOT and tokens/s of a launch, with a range and the published figures nearest
@@ -69,7 +74,7 @@ def estimate(
     if as_json:
         emit_json(to_json(found))
     else:
-        show(found)
+        show(found, options, complete=everything)
 
 
 def predicted(options: LaunchOptions, given: EstimateOptions) -> SpeedEstimate:

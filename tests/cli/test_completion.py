@@ -95,6 +95,7 @@ BASH = {
     "gaudi-launch plan --engine=tgi": [name for name in names() if name.startswith("tgi")],
     "gaudi-launch plan --engine vllm-fork@1.2": ["@1.21", "@1.22"],
     "gaudi-launch plan --machine ": MACHINES,
+    "gaudi-launch inspect m --machine ": [*MACHINES, *accelerators()],
     "gaudi-launch plan --machine simulated:h": ["hls2"],
     "gaudi-launch plan --machine=simulated:": list(NAMES),
     "gaudi-launch devices --machine s": MACHINES,

@@ -52,7 +52,7 @@ def test_the_panel_while_it_warms_up(language: str) -> None:
 def test_before_anything_is_measured_the_expected_time_is_shown() -> None:
     shown = lines(LaunchProgress(), expected="Warm-up: 9 graphs")
     assert shown[0].endswith("now      starting")
-    assert shown[1:] == ["  time     Warm-up: 9 graphs; 1 min 05 s so far"]
+    assert shown[1:] == ["  time     Warm-up: 9 graphs; 1 min 5 s so far"]
 
 
 def test_time_left_in_another_phase_is_not_called_warm_up() -> None:

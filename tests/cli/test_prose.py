@@ -38,7 +38,7 @@ def test_no_line_begins_with_a_closing_mark_or_ends_with_an_opening_one() -> Non
 
 def test_a_word_wider_than_the_line_is_broken() -> None:
     assert folded("路径 /models/Qwen2-72B 不存在", 10) == [
-        "路径 ",
+        "路径",
         "/models/Qw",
         "en2-72B 不",
         "存在",

@@ -167,7 +167,7 @@ def test_wrong_usage_is_refused(
 
 
 def test_people_see_the_evidence_and_the_largest_part(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["estimate", LLAMA, *SETUP, *LENGTHS, "--static"]) == 0
+    assert run(["estimate", LLAMA, *SETUP, *LENGTHS, "--static", "--all"]) == 0
     shown = capsys.readouterr().out
-    assert "Largest part: arithmetic." in shown
+    assert "Bottleneck: arithmetic (" in shown
     assert "Nearest published figures:" in shown

@@ -71,7 +71,7 @@ def test_json_and_text(source: str, tmp_path: Path) -> None:
             "unread": 0,
         }
         assert "Downloading me/small from" in err
-        assert "Removed 1 partial files of an interrupted download." in err
+        assert "Removed 1 partial file of an interrupted download." in err
         code, out, _ = user.run("pull", "me/small", "--from", source, "--lang", "zh")
         kept = "其中 2 个的大小和时间与校验时相同，没有重新读取（--verify 会读取）。"
         assert (code, out) == (0, f"2 个文件，2.0 MiB，已校验：{folder}\n{kept}\n")

@@ -26,7 +26,7 @@ def test_a_time_that_cannot_be_is_refused(
     words: tuple[str, ...], option: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run([*words, option, "5x"]) == 2
-    assert f"{option} is '5x'. Expected: a time" in capsys.readouterr().err
+    assert f"{option} is '5x'; expected a time" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -44,4 +44,4 @@ def test_restart_takes_minutes_too(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["restart", "none", "--drain", "5m"]) == 2
     assert "none" in capsys.readouterr().err
     assert run(["restart", "none", "--drain", "soon"]) == 2
-    assert "--drain is 'soon'. Expected: a time" in capsys.readouterr().err
+    assert "--drain is 'soon'; expected a time" in capsys.readouterr().err

@@ -135,7 +135,7 @@ EXEMPT = {
         "doctor.memory.hugepages_nodes.warn",
         "fit.plan_refused",
         "plan.no_such_option",
-        "plan.verdict_fits",
+        "time.span",
         "screen.doctor_skipped",
         "support.forced",
         "support.refused",

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
-from gaudi_launch.cli.console import console, table
+from gaudi_launch.cli.short_page import NotedRow, ShortPage, command_line
 from gaudi_launch.core.base.messages import text
 from gaudi_launch.core.base.optional import mapped
+from gaudi_launch.core.launch.command_line import serve_command
 from gaudi_launch.core.predict.evidence import Band
 
 if TYPE_CHECKING:
+    from rich.text import Text
+
     from gaudi_launch.core.launch.prediction import SpeedEstimate
+    from gaudi_launch.core.planning.launch_options import LaunchOptions
     from gaudi_launch.core.planning.plan import Estimate
     from gaudi_launch.core.predict.evidence import Neighbour
     from gaudi_launch.core.predict.load import Load
@@ -183,52 +188,83 @@ def _number(value: float) -> str:
     return f"{value:.3g}"
 
 
-def show(found: SpeedEstimate) -> None:
-    """Print a prediction for people."""
+def show(found: SpeedEstimate, options: LaunchOptions, *, complete: bool) -> None:
+    """Print the speed, the next command and the latencies.
+
+    ``complete``: also the parts of a step, and the evidence.
+    """
     made = found.outcome
-    load, cards = made.load, made.setup.speed.setup.cards
-    out = console()
-
-    def say(id: str, **values: Any) -> None:
-        out.print(text(id, **values))
-
-    say(
-        "estimate.title",
-        model=found.model.path,
-        dtype=found.dtype,
-        cards=cards,
-        accelerator=found.hardware,
-        engine=found.engine or text("estimate.static"),
-    )
-    say(
-        f"estimate.load_{_load_json(load)['kind']}",
-        input=_lengths(load.input_range),
-        output=_lengths(load.output_range),
-        sequences=load.batch or load.clients or made.setup.limits.max_num_seqs,
-        rate=f"{load.rate:g}",
-    )
-    if not load.batch:
-        say("estimate.simulated", requests=f"{made.requests * made.seeds:,}", seeds=made.seeds)
+    head: list[str | Text] = [_answer(made)]
+    command = shlex.join(serve_command(options))
+    head += [command_line(text("page.next", command=command)), *_load_lines(found)]
     names = [text(f"estimate.column_{name}") for name in ("measure", "low", "expected", "high")]
-    rows = [_row("ttft", made.time(made.ttft), 1000)]
+    rows = [NotedRow(tuple(row)) for row in _measures(made)]
+    bound = text(
+        "estimate.bound",
+        part=text(f"estimate.part_{made.bound}"),
+        share=f"{100 * made.share[made.bound]:.0f}",
+    )
+    if not complete:
+        basis = _fit_line(made)
+        if made.evidence.word != "assumed":
+            near = text("estimate.near" if made.evidence.near else "estimate.far")
+            basis = text("estimate.based", evidence=near)
+        tail = [bound, basis, text("estimate.more")]
+        ShortPage(head, names, rows, right=(1, 2, 3), tail=tail).show(complete=False)
+        return
+    ShortPage(head, names, rows, right=(1, 2, 3), tail=[bound]).show(complete=True)
+    parts = [text(f"estimate.column_{name}") for name in ("part", "prefill", "decode", "share")]
+    shares = [NotedRow(tuple(row)) for row in _part_rows(found)]
+    ShortPage([], parts, shares, right=(1, 2, 3), tail=_evidence(found)).show(complete=True)
+
+
+def _answer(made: Outcome) -> str:
+    if made.saturated:
+        return text("estimate.saturated", rate=f"{made.full:.3g}")
+    return text(
+        "estimate.answer",
+        throughput=_number(made.throughput.expected),
+        ttft=_number(1000 * made.time(made.ttft).expected),
+        tpot=_number(1000 * made.time(made.tpot).expected),
+    )
+
+
+def _load_lines(found: SpeedEstimate) -> list[str]:
+    """Return what was simulated: the launch and its load."""
+    made = found.outcome
+    load = made.load
+    lines = [
+        text(
+            "estimate.title",
+            model=found.model.path,
+            dtype=found.dtype,
+            cards=made.setup.speed.setup.cards,
+            accelerator=found.hardware,
+            engine=found.engine or text("estimate.static"),
+        ),
+        text(
+            f"estimate.load_{_load_json(load)['kind']}",
+            input=_lengths(load.input_range),
+            output=_lengths(load.output_range),
+            sequences=load.batch or load.clients or made.setup.limits.max_num_seqs,
+            rate=f"{load.rate:g}",
+        ),
+    ]
     if not load.batch:
+        lines.append(text("estimate.simulated", requests=f"{made.requests * made.seeds:,}"))
+    return lines
+
+
+def _measures(made: Outcome) -> list[list[str]]:
+    rows = [_row("ttft", made.time(made.ttft), 1000)]
+    if not made.load.batch:
         rows.append(_row("ttft_p95", made.time(made.ttft, 95), 1000))
-    rows += [
+    return [
+        *rows,
         _row("tpot", made.time(made.tpot), 1000),
         _row("per_user", _per_user(made)),
         _row("throughput", made.throughput),
     ]
-    out.print(table("", names, rows, right=(1, 2, 3)))
-    parts = [text(f"estimate.column_{name}") for name in ("part", "prefill", "decode", "share")]
-    out.print(table("", parts, _part_rows(found), right=(1, 2, 3)))
-    say("estimate.bound", part=text(f"estimate.part_{made.bound}"))
-    if made.saturated:
-        say("estimate.saturated", rate=f"{made.full:.3g}")
-    _show_evidence(found)
-    if made.evidence.learned:
-        say("estimate.note", what=text("estimate.learned", version=made.evidence.learned))
-    for note in found.notes:
-        say("estimate.note", what=note.render())
 
 
 def _row(name: str, band: Band, factor: float = 1.0) -> list[str]:
@@ -248,10 +284,24 @@ def _part_rows(found: SpeedEstimate) -> list[list[str]]:
     return rows
 
 
-def _show_evidence(found: SpeedEstimate) -> None:
+def _evidence(found: SpeedEstimate) -> list[str]:
+    """Return what the speed is fitted to, the nearest figures and the notes."""
     evidence = found.outcome.evidence
-    out = console()
-    line = text(
+    lines = [
+        _fit_line(found.outcome),
+        text("estimate.nearest" if evidence.near else "estimate.extrapolated"),
+        *map(_figure_line, evidence.neighbours),
+    ]
+    if evidence.learned:
+        what = text("estimate.learned", version=evidence.learned)
+        lines.append(text("estimate.note", what=what))
+    return [*lines, *(text("estimate.note", what=note.render()) for note in found.notes)]
+
+
+def _fit_line(made: Outcome) -> str:
+    """Return what the speed is fitted to, or that it is assumed, and its range."""
+    evidence = made.evidence
+    return text(
         "estimate.assumed" if evidence.word == "assumed" else "estimate.evidence",
         points=evidence.points,
         kind=text(f"estimate.class_{evidence.kind.value}"),
@@ -259,12 +309,12 @@ def _show_evidence(found: SpeedEstimate) -> None:
         low=f"{evidence.low:.2f}",
         high=f"{evidence.high:.2f}",
     )
-    out.print(line)
-    out.print(text("estimate.nearest" if evidence.near else "estimate.extrapolated"))
-    for one in evidence.neighbours:
-        figure = one.figure
-        if figure.measure == "throughput":
-            value = f"{figure.value:,.0f} tokens/s"
-        else:
-            value = f"{figure.measure.upper()} {1000 * figure.value:,.1f} ms"
-        out.print(f"  - {figure.title}: {value} [{figure.source}]")
+
+
+def _figure_line(one: Neighbour) -> str:
+    figure = one.figure
+    if figure.measure == "throughput":
+        value = f"{figure.value:,.0f} tokens/s"
+    else:
+        value = f"{figure.measure.upper()} {1000 * figure.value:,.1f} ms"
+    return f"  - {figure.title}: {value} [{figure.source}]"

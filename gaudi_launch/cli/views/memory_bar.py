@@ -90,7 +90,7 @@ def legend(memory: Mapping[str, float], tokens: int | None, *, ascii: bool) -> T
 
     found = Text()
     for part in PARTS:
-        if part.name not in memory:
+        if part.name not in memory or _is_unmeasured(part.name, memory):
             continue
         size = f"{memory[part.name]:.1f}"
         words = text(f"plan.part_{part.name}", gib=size)
@@ -104,5 +104,12 @@ def legend(memory: Mapping[str, float], tokens: int | None, *, ascii: bool) -> T
 def memory_words(memory: Mapping[str, float]) -> str:
     """Return the parts of a card's memory in GiB, in one line."""
     return "  ".join(
-        text(f"plan.part_{name}", gib=f"{value:.1f}") for name, value in memory.items()
+        text(f"plan.part_{name}", gib=f"{value:.1f}")
+        for name, value in memory.items()
+        if not _is_unmeasured(name, memory)
     )
+
+
+def _is_unmeasured(name: str, memory: Mapping[str, float]) -> bool:
+    """Return whether a part is 0 because nothing was measured."""
+    return name == "activations" and not memory[name]

@@ -12,8 +12,8 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 from gaudi_launch.cli.console import give_up_broken
-from gaudi_launch.cli.launch_panel import clock
 from gaudi_launch.cli.progress import LaunchBar
+from gaudi_launch.core.base.durations import span
 from gaudi_launch.core.base.messages import text
 from gaudi_launch.core.base.optional import mapped
 
@@ -123,10 +123,8 @@ def _expected(plan: Plan) -> str:
         return ""
     if plan.estimate is None:
         return text("serve.graphs", graphs=plan.buckets.graphs)
-    low, high = (
-        clock(seconds) for seconds in (plan.estimate.low_seconds, plan.estimate.high_seconds)
-    )
-    return text("screen.panel_expected", graphs=plan.buckets.graphs, low=low, high=high)
+    time = span(plan.estimate.low_seconds, plan.estimate.high_seconds)
+    return text("screen.panel_expected", graphs=plan.buckets.graphs, time=time)
 
 
 def say_ready(model: str, url: str, seconds: int, log: str, path: str, no_chat: str = "") -> None:

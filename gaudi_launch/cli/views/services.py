@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
-from gaudi_launch.cli.console import console, table
+from gaudi_launch.cli.short_page import NotedRow, ShortPage, command_line
 from gaudi_launch.cli.wrapping import terminal_width, wrapped
+from gaudi_launch.core.base.durations import duration
 from gaudi_launch.core.base.messages import text
 from gaudi_launch.core.base.optional import mapped
 from gaudi_launch.core.services.state.registry import phase
@@ -76,44 +77,84 @@ def last_error(service: ServiceRecord) -> str | None:
 def show(
     services: list[ServiceRecord], load: dict[str, EngineLoad], now: float, *, everything: bool
 ) -> None:
-    """Print a row for each service, and below a line for each that failed.
+    """Print how many services run, what to do, and a row for each.
 
-    ``everything``: stopped ones too.
+    ``everything``: stopped ones too, with engine, restarts and errors.
     """
     failed = [service for service in services if service.failed]
-    rows = [
-        _row(service, load.get(service.name), now) for service in services if not service.failed
-    ]
-    if rows:
-        console().print(table("", text("services.columns").split("|"), rows))
-    elif not everything:
-        print(text("services.none"))
-    elif not failed:
-        print(text("services.none_at_all"))
-    if not failed:
+    listed = [service for service in services if not service.failed]
+    if not services:
+        print(text("services.none_at_all" if everything else "services.none"))
         return
-    print(text("screen.ps_failed", count=len(failed), name=failed[0].name))
+    columns = text("services.columns" if everything else "services.short_columns").split("|")
+    rows = [_row(each, load.get(each.name), now, complete=everything) for each in listed]
+    command = text("page.next", command=_next(services))
+    ShortPage(
+        [_answer(services), command_line(command)],
+        columns,
+        [NotedRow(row) for row in rows],
+        tail=_failures(failed),
+    ).show(complete=everything)
+
+
+def _answer(services: list[ServiceRecord]) -> str:
+    """Return the numbers of services by what they do."""
+    alive = [service for service in services if service.alive]
+    ready = [service for service in alive if service.phase == "ready"]
+    failed = [service for service in services if service.failed]
+    stopped = len(services) - len(alive) - len(failed)
+    counts = [text("services.running", n=len(alive))]
+    if alive:
+        counts.append(text("services.ready_count", n=len(ready)))
+    if failed:
+        counts.append(text("services.failed_count", n=len(failed)))
+    if stopped:
+        counts.append(text("services.stopped_count", n=stopped))
+    return text("services.counts", counts=text("common.between").join(counts))
+
+
+def _next(services: list[ServiceRecord]) -> str:
+    """Return the command for the service that needs attention first."""
+    for service in services:
+        if service.failed:
+            return f"gaudi-launch why {service.name}"
+    for service in services:
+        if service.alive:
+            verb = "chat" if service.phase == "ready" else "wait"
+            return f"gaudi-launch {verb} {service.name}"
+    return f"gaudi-launch restart {services[0].name}"
+
+
+def _failures(failed: list[ServiceRecord]) -> list[str]:
+    """Return a line for each failed service."""
+    if not failed:
+        return []
+    lines = [text("screen.ps_failed")]
     widest = max(len(service.name) for service in failed)
     for service in failed:
-        lines = wrapped(last_error(service) or "", terminal_width() - widest - 5)
-        cut = "…" if len(lines) > 1 else ""
-        print(f"  {service.name.ljust(widest)}  {''.join(lines[:1])}{cut}".rstrip())
+        error = wrapped(last_error(service) or "", terminal_width() - widest - 5)
+        cut = "…" if len(error) > 1 else ""
+        lines.append(f"  {service.name.ljust(widest)}  {''.join(error[:1])}{cut}".rstrip())
+    return lines
 
 
-def _row(service: ServiceRecord, load: EngineLoad | None, now: float) -> tuple[str, ...]:
+def _row(
+    service: ServiceRecord, load: EngineLoad | None, now: float, *, complete: bool
+) -> tuple[str, ...]:
     state = service.state
+    cards = ",".join(map(str, service.modules)) or "-"
+    port = service.url.rpartition(":")[2] or "-"
+    up = mapped(duration, _uptime(service, now)) or "-"
     requests = "-"
     if load:
-        requests = f"{load.running}+{load.waiting}"
+        requests = text("services.load", running=load.running, waiting=load.waiting)
+    if not complete:
+        return service.name, cards, port, phase(service), up, requests
     return (
         service.name,
         PurePath(str(state.get("model") or "-")).name,
         str(state.get("engine") or "-"),
-        ",".join(map(str, service.modules)) or "-",
-        service.url.rpartition(":")[2] or "-",
-        phase(service),
-        mapped(clock, _uptime(service, now)) or "-",
-        requests,
+        *(cards, port, phase(service), up, requests),
         _remark(service),
     )
 
@@ -130,16 +171,3 @@ def _restarted(state: Mapping[str, Any]) -> str:
     if not count:
         return ""
     return text("services.restarted", count=count)
-
-
-def clock(seconds: float) -> str:
-    """Return a duration in the two largest units: 3 d 4 h, 12 min 5 s."""
-    total = max(0, int(seconds))
-    for size, unit, smaller, name in (
-        (86400, "d", 3600, "h"),
-        (3600, "h", 60, "min"),
-        (60, "min", 1, "s"),
-    ):
-        if total >= size:
-            return f"{total // size} {unit} {total % size // smaller} {name}"
-    return f"{total} s"

@@ -58,9 +58,12 @@ _TREE = typer.Option(
 def devices(
     ctx: typer.Context,
     machine: str | None = _MACHINE,
+    everything: bool = typer.Option(
+        False, "--all", help="Also PCI address, NUMA, CPUs and energy of each card."
+    ),
     as_json: bool = JSON,
 ) -> None:
-    """Show the cards: index, module, product, PCI address, NUMA, CPUs, memory, power, users."""
+    """Show which cards are free, and memory, power, status and users of each."""
     # both options may come before a subcommand too
     ctx.obj = (machine, as_json)
     if ctx.invoked_subcommand is not None:
@@ -78,7 +81,7 @@ def devices(
     if as_json:
         emit_json(to_json(host, use))
     else:
-        show(host, use)
+        show(host, use, machine, complete=everything)
 
 
 def _given(ctx: typer.Context, machine: str | None, as_json: bool) -> tuple[str | None, bool]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from gaudi_launch.cli.console import console, emit_json, known, table
+from gaudi_launch.cli.console import console, emit_json, known, sentences
+from gaudi_launch.cli.short_page import NotedRow, ShortPage, command_line
 from gaudi_launch.core.base.messages import text
 from gaudi_launch.core.base.optional import mapped
 from gaudi_launch.core.doctor.power_limit import CapChange, CapOutcome
@@ -86,44 +88,73 @@ def to_json(host: Host, use: DeviceUse) -> dict[str, Any]:
     }
 
 
-def show(host: Host, use: DeviceUse) -> None:
-    """Print a row for each card."""
-
-    out = console()
-    columns = text("host.devices_columns").split("|")
-    rows = [
-        (
-            known(card.index),
-            known(card.module),
-            known(card.product),
-            known(card.bus),
-            known(card.numa_node),
-            format_cpus(card.cpus) or "-",
-            _memory(card),
-            f"{known(card.power_w)} / {known(card.power_cap_w)}",
-            known(use.joules_per_token(card), "{:.2f}"),
-            known(use.kwh(card), "{:.2f}"),
-            card.status or "-",
-            _use(card),
-        )
-        for card in host.cards
-    ]
-    if rows:
-        out.print(table("", columns, rows, right=(0, 1, 4, 7, 8, 9)))
-        groups = "; ".join(",".join(map(str, group)) for group in host.groups) or "-"
-        unsure = _unsure(host)
-        free = ",".join(str(module) for module in host.free_modules if module not in unsure) or "-"
-        out.print(
-            text("host.devices_summary", product=host.product or "?", groups=groups, free=free)
-        )
-        if unsure:
-            out.print(text("host.devices_unsure", modules=",".join(map(str, unsure))))
-    else:
-        out.print(text("host.devices_none"))
-    for name, note in host.notes.items():
-        out.print(text("host.devices_note", name=name, text=note), style="yellow")
+def show(host: Host, use: DeviceUse, machine: str | None, *, complete: bool) -> None:
+    """Print how many cards are free, what to do, and a row for each card, by module."""
+    notes = [text("host.devices_note", name=name, text=note) for name, note in host.notes.items()]
+    if not host.cards:
+        head = [text("host.devices_none"), text("page.next", command="gaudi-launch doctor")]
+        ShortPage(head, tail=notes).show(complete=complete)
+        return
+    cards = sorted(host.cards, key=lambda card: (card.module is None, card.module, card.index))
+    groups = "; ".join(map(format_cpus, host.groups)) or text("host.devices_unknown")
+    product = host.product or text("host.devices_unknown")
+    page = ShortPage(
+        [_free(host), command_line(text("page.next", command=_next(host, machine)))],
+        text("host.devices_columns" if complete else "host.devices_short").split("|"),
+        [NotedRow(_cells(card, use, complete=complete)) for card in cards],
+        right=(0, 1, 4, 6, 7, 8, 9) if complete else (0, 1, 2, 3),
+        tail=[
+            *_commands(cards),
+            text("host.devices_summary", product=product, groups=groups),
+            *notes,
+        ],
+    )
+    page.show(complete=complete)
     if use.lost:
         print(text("services.orphans_there", count=len(use.lost)), file=sys.stderr)
+
+
+def _free(host: Host) -> str:
+    """Return how many cards are free, and their modules."""
+    unsure = _unsure(host)
+    free = [module for module in host.free_modules if module not in unsure]
+    answer = text("host.devices_none_free", n=len(host.cards))
+    if free:
+        modules = format_cpus(free)
+        answer = text("host.devices_free", n=len(host.cards), free=len(free), modules=modules)
+    if not unsure:
+        return answer
+    return sentences(answer, text("host.devices_unsure", modules=format_cpus(unsure)))
+
+
+def _next(host: Host, machine: str | None) -> str:
+    if machine is not None:
+        return f"gaudi-launch plan MODEL --machine {shlex.quote(machine)}"
+    if host.free_modules:
+        return "gaudi-launch serve MODEL"
+    return "gaudi-launch ps"
+
+
+def _cells(card: Card, use: DeviceUse, *, complete: bool) -> tuple[str, ...]:
+    """Return the cells of a card; ``complete``: with its place and its energy."""
+    memory = _memory(card)
+    power = f"{known(card.power_w)} / {known(card.power_cap_w)}"
+    if not complete:
+        return known(card.module), known(card.index), memory, power, _use(card)
+    return (
+        known(card.module),
+        known(card.index),
+        known(card.product),
+        known(card.bus),
+        known(card.numa_node),
+        format_cpus(card.cpus) or "-",
+        memory,
+        power,
+        known(use.joules_per_token(card), "{:.2f}"),
+        known(use.kwh(card), "{:.2f}"),
+        card.status or "-",
+        _use(card),
+    )
 
 
 def _unsure(host: Host) -> list[int]:
@@ -136,28 +167,41 @@ def _unsure(host: Host) -> list[int]:
 def _memory(card: Card) -> str:
     if card.memory_total_mib is None:
         return "-"
-    return f"{known(card.memory_used_mib, unknown='?')} / {card.memory_total_mib} MiB"
+    used = known(mapped(lambda mib: mib / 1024, card.memory_used_mib), "{:.1f}")
+    return f"{used} / {card.memory_total_mib / 1024:.0f}"
 
 
 def _holder(holder: Holder) -> str:
-    """Return a process as its command, its ID and, where it is known, its user."""
-    about = ", ".join(filter(None, (str(holder.pid), holder.user)))
-    return f"{holder.command or '?'} ({about})"
+    """Return a process as its ID and, where it is known, its user."""
+    return ", ".join(filter(None, (f"pid {holder.pid}", holder.user)))
 
 
 def _use(card: Card) -> str:
-    if card.busy is None:
+    """Return why a card is in use, and by whom."""
+    if card.busy is None or (card.busy and not card.busy_because):
         return text("host.devices_use_unknown")
     if not card.busy:
         return text("host.devices_use_free")
+    reason = text(f"host.devices_use_{card.busy_because}")
     who = "; ".join(map(_holder, card.holders))
-    if card.busy_because:
-        reason = text(f"host.devices_use_{card.busy_because}")
-    else:
-        reason = text("host.devices_use_unknown")
-    if who:
-        return text("common.pair", label=reason, value=who)
-    return reason
+    if card.busy_because == "status":
+        who = card.status or ""
+    if not who:
+        return reason
+    return text("common.pair", label=reason, value=who)
+
+
+def _commands(cards: Sequence[Card]) -> list[str]:
+    """Return the commands that use cards, each once with the modules of its cards."""
+    modules: dict[str, list[int]] = {}
+    for card in cards:
+        for holder in card.holders:
+            if holder.command and card.module is not None:
+                modules.setdefault(holder.command, []).append(card.module)
+    return [
+        text("host.devices_command", modules=format_cpus(each), command=command)
+        for command, each in modules.items()
+    ]
 
 
 def pick_to_json(host: Host, placement: Placement) -> dict[str, Any]:

@@ -8,7 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rich.text import Text
+
 from gaudi_launch.cli.console import beside, console, emit_json, table
+from gaudi_launch.cli.short_page import SCREEN, command_line
+from gaudi_launch.cli.wrapping import padded
 from gaudi_launch.commands.doctor import remedies
 from gaudi_launch.core.base.messages import text
 from gaudi_launch.core.doctor import guides, runner
@@ -75,9 +79,12 @@ def show_report(report: DoctorReport, how: HowShown, *, strict: bool, as_json: b
         emit_json(report_json(report, strict))
         return
     out, facts, findings = console(), report.facts, report.findings
-    show_head(out, facts)
-    show_findings(out, findings, everything=how.everything, verbose=how.verbose)
-    show_verdict(out, facts, findings, partial=how.partial, folded=not how.everything)
+    head = [*_answer(facts, findings, partial=how.partial), *_machine_lines(facts)]
+    if how.everything:
+        rows = [line for each in findings for line in _row(out, each, how.verbose)]
+    else:
+        rows = _screen(out, findings, SCREEN - _rows_of(head, out))
+    _print(out, [*head, *rows])
 
 
 def show_bundle(path: Path, files: int, kept_names: bool) -> None:
@@ -135,9 +142,9 @@ def show_fixed(result: FixResult, *, strict: bool, verbose: bool, as_json: bool)
     show_outcomes(out, result.outcomes)
     show_again(out, before, after, result.plan.changes)
     if verbose:
-        for finding in after:
-            show_row(out, finding, verbose)
-    show_verdict(out, result.after.facts, after, partial=result.plan.request.partial)
+        _print(out, [line for each in after for line in _row(out, each, verbose)])
+    partial = result.plan.request.partial
+    _print(out, [Text(), *_answer(result.after.facts, after, partial=partial)])
 
 
 def show_undone(root: Path, outcomes: Sequence[RemedyOutcome], as_json: bool) -> ExitCode:
@@ -166,41 +173,106 @@ def _outcome_json(outcome: RemedyOutcome) -> dict[str, Any]:
     }
 
 
-def _detail(out: Console, line: str, style: str | None = None) -> None:
-    """Print text below a row.
+def _print(out: Console, lines: Sequence[Text]) -> None:
+    """Print lines; those to be copied are never folded."""
+    for line in lines:
+        out.print(line, soft_wrap=line.no_wrap or None)
 
-    It is folded under the indent at a terminal, and never folded where a program reads.
-    """
-    from rich.padding import Padding
-    from rich.text import Text
 
-    if not out.soft_wrap:
-        out.print(
-            Padding(Text(printable(line), style=style or ""), (0, 0, 0, _INDENT), expand=False)
+def _rows_of(lines: Sequence[Text], out: Console) -> int:
+    """Return the rows that lines take on the screen."""
+    return sum(len(out.render_lines(line, pad=False)) for line in lines)
+
+
+def _detail(out: Console, line: str, style: str = "") -> list[Text]:
+    """Return text below a row, folded under the indent where the console folds."""
+    return beside(Text(" " * (_INDENT - 1)), Text(printable(line), style=style), out)
+
+
+def _command(line: str) -> Text:
+    """Return a line to be copied: never folded."""
+    return command_line(" " * _INDENT + printable(line))
+
+
+def _answer(facts: DoctorFacts, findings: Sequence[Finding], *, partial: bool) -> list[Text]:
+    """Return the sentence about all checks, and the next command."""
+    counts = runner.summary(findings)
+    failed = _of(findings, "fail")
+    no_cards = [each.id for each in failed] == ["cards.present"] and not facts.gaudi
+    sentence, style = _verdict(counts, no_cards=no_cards, partial=partial)
+    rest = [
+        text(id, n=counts[status])
+        for status, id in (
+            ("warn", "doctor.show.warnings"),
+            ("skip", "doctor.show.skipped"),
+            ("unknown", "doctor.show.unknown"),
         )
-    else:
-        _command(out, line, style)
+        if counts[status]
+    ]
+    line = text("doctor.show.answer", answer=sentence, counts=text("common.between").join(rest))
+    if not rest or no_cards:
+        line = text("doctor.show.alone", answer=sentence)
+    command = _next(facts, findings, no_cards=no_cards, partial=partial)
+    if command:
+        return [Text(line, style=style), command_line(text("page.next", command=command))]
+    return [Text(line, style=style), Text(text("doctor.show.next_read"))]
 
 
-def _command(out: Console, line: str, style: str | None = None) -> None:
-    """Print a line to be copied: never folded."""
-    out.print(" " * _INDENT + printable(line), style=style, soft_wrap=True)
+def _verdict(counts: Mapping[str, int], *, no_cards: bool, partial: bool) -> tuple[str, str]:
+    """Return what the checks mean, and its style."""
+    ran = counts["ok"] + counts["warn"] + counts["fail"]
+    if no_cards:
+        return text("doctor.show.no_cards"), "bold"
+    if counts["fail"]:
+        return text("doctor.show.cannot", fail=counts["fail"], ran=ran), "bold red"
+    if partial:
+        return text("doctor.show.partial", ran=ran), "bold"
+    if counts["warn"]:
+        return text("doctor.show.slower", ok=counts["ok"]), "bold yellow"
+    if counts["unknown"]:
+        return text("doctor.show.unsure", ok=counts["ok"]), "bold"
+    return text("doctor.show.ready", ok=counts["ok"]), "bold green"
 
 
-def show_head(out: Console, facts: DoctorFacts) -> None:
+def _next(
+    facts: DoctorFacts, findings: Sequence[Finding], *, no_cards: bool, partial: bool
+) -> str | None:
+    """Return the next command; None where the remedies have to be read."""
+    failed = _of(findings, "fail")
+    may_fix = facts.live and not facts.host.in_container
+    if no_cards:
+        return "gaudi-launch plan MODEL --machine simulated:hls2"
+    if may_fix and remedies.planned(findings, facts.config, facts.wants):
+        return "gaudi-launch doctor --fix"
+    if any(map(guides.waits_for_reboot, failed)):
+        return "sudo reboot"
+    if failed:
+        return None
+    if partial:
+        return "gaudi-launch doctor"
+    return "gaudi-launch serve MODEL"
+
+
+def _machine_lines(facts: DoctorFacts) -> list[Text]:
     host = facts.host
+    driver, kernel = text("doctor.show.no_driver"), text("doctor.show.no_kernel")
+    if host.driver_version:
+        driver = text("doctor.show.driver", version=host.driver_version)
+    if host.kernel:
+        kernel = text("doctor.show.kernel", version=host.kernel)
     line = text(
         "doctor.show.machine",
-        name=host.hostname or "?",
+        name=host.hostname or text("doctor.show.no_name"),
         origin=host.origin,
-        os=host.os_name or "?",
-        kernel=host.kernel or "?",
+        os=host.os_name or text("doctor.show.no_os"),
+        kernel=kernel,
         cards=len(host.cards),
-        driver=host.driver_version or "-",
+        driver=driver,
     )
-    out.print(printable(line))
+    lines = [Text(printable(line), style="dim")]
     if host.in_container:
-        out.print(text("doctor.show.inside"), style="dim")
+        lines.append(Text(text("doctor.show.inside"), style="dim"))
+    return lines
 
 
 def _word(status: str) -> str:
@@ -214,18 +286,14 @@ def _word(status: str) -> str:
     return words[status]
 
 
-def _padded(word: str) -> str:
-    from rich.cells import cell_len
+def _marked(out: Console, status: str, sentence: str) -> list[Text]:
+    """Return a sentence at the right of its status, folded."""
+    mark = Text(padded(_word(status), _WORD_WIDTH), style=_STYLES[status])
+    return beside(mark, Text(printable(sentence)), out)
 
-    return word + " " * max(0, _WORD_WIDTH - cell_len(word))
 
-
-def show_row(out: Console, finding: Finding, verbose: bool) -> None:
-    """Print one row; details only where something is to be read or done."""
-    from rich.text import Text
-
-    word = _padded(_word(finding.status))
-    style = _STYLES[finding.status]
+def _row(out: Console, finding: Finding, verbose: bool) -> list[Text]:
+    """Return one check; details only where something is to be read or done."""
     found = shown(finding.found)
     id_width = _ID_WIDTH if out.width >= _WIDE else 0
     line = f"{finding.id:<{id_width}} {finding.title.render()}"
@@ -233,163 +301,99 @@ def show_row(out: Console, finding: Finding, verbose: bool) -> None:
         line = text("common.pair", label=line, value=found)
     elif finding.status == "skip" and finding.message.id not in _SAID_ONCE and not verbose:
         line = text("common.pair", label=line, value=finding.message.render())
-    out.print(Text.assemble((word, style), " ", printable(line)))
+    lines = _marked(out, finding.status, line)
     if verbose or finding.status in ("warn", "fail", "unknown"):
-        _detail(out, finding.message.render())
+        lines += _detail(out, finding.message.render())
     if verbose:
-        if finding.found or finding.expected:
-            values = text(
-                "doctor.show.values", found=found or "-", expected=shown(finding.expected) or "-"
-            )
-            _detail(out, values, "dim")
+        if found:
+            lines += _detail(out, text("doctor.show.found", found=found), "dim")
+        if finding.expected:
+            expected = shown(finding.expected)
+            lines += _detail(out, text("doctor.show.expected", expected=expected), "dim")
         why = text("doctor.show.why", why=finding.why.render(), source=finding.source)
-        _detail(out, why, "dim")
-    if finding.remedy is not None:
-        _show_remedy(out, finding)
+        lines += _detail(out, why, "dim")
+    return lines + _remedy(out, finding, complete=True)
 
 
-def _show_remedy(out: Console, finding: Finding) -> None:
+def _remedy(out: Console, finding: Finding, *, complete: bool) -> list[Text]:
+    """Return what to do; without ``complete`` the commands that work now suffice."""
     remedy = finding.remedy
-    assert remedy is not None
-    words = remedy.text.render()
-    if finding.on_host:
-        _detail(out, text("doctor.show.remedy_host", text=words))
-    else:
-        _detail(out, text("doctor.show.remedy", text=words))
+    if remedy is None:
+        return []
+    id = "doctor.show.remedy_host" if finding.on_host else "doctor.show.remedy"
+    lines = _detail(out, text(id, text=remedy.text.render()))
     for command in remedy.commands:
-        _command(out, "  " + text("doctor.show.now", command=command))
-    for command in remedy.persist:
-        _command(out, "  " + text("doctor.show.persist", command=command))
-    for number, step in enumerate(remedy.steps, 1):
-        _detail(out, f"  {number}. {step.render()}")
+        lines.append(_command("  " + text("doctor.show.now", command=command)))
+    if complete:
+        for command in remedy.persist:
+            lines.append(_command("  " + text("doctor.show.persist", command=command)))
+        for number, step in enumerate(remedy.steps, 1):
+            lines += _detail(out, f"  {number}. {step.render()}")
     if remedy.reboot and not remedy.steps:
-        _detail(out, "  " + text("doctor.show.reboot"))
+        lines += _detail(out, "  " + text("doctor.show.reboot"))
     if remedy.fix and not finding.on_host:
-        _detail(out, "  " + text("doctor.show.fixable"))
+        lines += _detail(out, "  " + text("doctor.show.fixable"))
+    return lines
 
 
-def show_findings(
-    out: Console, findings: Sequence[Finding], *, everything: bool, verbose: bool
-) -> None:
-    """Print the findings: failures first, then warnings.
+def _screen(out: Console, findings: Sequence[Finding], room: int) -> list[Text]:
+    """Return what needs attention, in as much detail as fits.
 
-    Passed and skipped ones only if ``everything`` is set.
-
-    A folded warning is without its remedy; what had no result is one line of ids.
+    Failures are shown with their remedies, with the commands of these only, or as sentences;
+    warnings as sentences, or by id.
     """
-    if everything:
-        for finding in findings:
-            show_row(out, finding, verbose)
-        return
-    for finding in _of(findings, "fail"):
-        show_row(out, finding, verbose)
-    for finding in _of(findings, "warn"):
-        _show_folded(out, finding)
-    _show_counted(out, findings)
+    failed = _of(findings, "fail")
+    end = [
+        *_by_id(out, findings, "unknown", "screen.doctor_unknown"),
+        *_skipped(out, findings),
+        Text(text("screen.doctor_all"), style="dim"),
+    ]
+    warned = [line for each in _of(findings, "warn") for line in _sentence(out, each)]
+    ids = _by_id(out, findings, "warn", "screen.doctor_warned")
+    complete = [line for each in failed for line in _failure(out, each, complete=True)]
+    short = [line for each in failed for line in _failure(out, each, complete=False)]
+    sentences = [line for each in failed for line in _sentence(out, each)]
+    for failures, warnings in ((complete, warned), (complete, ids), (short, ids)):
+        if _rows_of([*failures, *warnings, *end], out) <= room:
+            return [*failures, *warnings, *end]
+    if _rows_of([*sentences, *ids, *end], out) > room:
+        sentences = _by_id(out, findings, "fail", "screen.doctor_warned")
+    return [*sentences, *ids, *end]
+
+
+def _failure(out: Console, finding: Finding, *, complete: bool) -> list[Text]:
+    """Return a failed check and its remedy."""
+    return [*_sentence(out, finding), *_remedy(out, finding, complete=complete)]
 
 
 def _of(findings: Sequence[Finding], status: str) -> list[Finding]:
     return [finding for finding in findings if finding.status == status]
 
 
-def _show_folded(out: Console, finding: Finding) -> None:
-    """Print a warning as its id and what was found."""
-    from rich.text import Text
-
-    sentence = printable(
-        text("screen.doctor_row", check=finding.id, message=finding.message.render())
-    )
-    for line in beside(Text(_padded(_word("warn")), style=_STYLES["warn"]), Text(sentence), out):
-        out.print(line)
+def _sentence(out: Console, finding: Finding) -> list[Text]:
+    """Return a check as its id and what was found."""
+    sentence = text("screen.doctor_row", check=finding.id, message=finding.message.render())
+    return _marked(out, finding.status, sentence)
 
 
-def _show_counted(out: Console, findings: Sequence[Finding]) -> None:
-    """Print the ids without a result, and the skipped ones by reason."""
-    from rich.text import Text
+def _by_id(out: Console, findings: Sequence[Finding], status: str, id: str) -> list[Text]:
+    """Return the ids of all checks with a status, in one sentence."""
+    checks = ", ".join(finding.id for finding in _of(findings, status))
+    if not checks:
+        return []
+    return _marked(out, status, text(id, checks=checks))
 
-    unknown = ", ".join(finding.id for finding in _of(findings, "unknown"))
-    if unknown:
-        rows = [("unknown", text("screen.doctor_unknown", checks=unknown))]
-    else:
-        rows = []
+
+def _skipped(out: Console, findings: Sequence[Finding]) -> list[Text]:
+    """Return the numbers of skipped checks by reason."""
     reasons: dict[str, int] = {}
     for finding in _of(findings, "skip"):
         reason = finding.message.render()
         reasons[reason] = reasons.get(reason, 0) + 1
-    rows += [
-        ("skip", text("screen.doctor_skipped", count=n, reason=why)) for why, n in reasons.items()
-    ]
-    for status, sentence in rows:
-        for line in beside(
-            Text(_padded(_word(status)), style=_STYLES[status]), Text(sentence), out
-        ):
-            out.print(line)
-
-
-def _partial_verdict(warnings: int) -> tuple[str, str]:
-    """Return the sentence about selected checks without a failure, and its style."""
-    if warnings:
-        return text("doctor.show.partial_warnings"), "bold yellow"
-    return text("doctor.show.partial"), "bold"
-
-
-def show_verdict(
-    out: Console,
-    facts: DoctorFacts,
-    findings: Sequence[Finding],
-    *,
-    partial: bool,
-    folded: bool = False,
-) -> None:
-    """Print the counts, the failures by id, what they mean and the next command.
-
-    ``partial``: only some checks ran; ``folded``: not every finding was printed.
-    """
-    counts = runner.summary(findings)
-    failed = [finding.id for finding in _of(findings, "fail")]
-    may_fix = facts.live and not facts.host.in_container
-    can_fix = may_fix and bool(remedies.planned(findings, facts.config, facts.wants))
-    no_cards = failed == ["cards.present"] and not facts.gaudi
-    out.print()
-    out.print(text("doctor.show.counts", None, **counts))
-    if folded:
-        id = "screen.doctor_all_warnings" if counts["warn"] else "screen.doctor_all"
-        out.print(text(id), style="dim")
-    if failed:
-        failures = ", ".join(failed)
-        out.print(text("screen.doctor_failures", checks=failures), style="bold red")
-    if no_cards:
-        sentence, style = text("doctor.show.no_cards"), "bold"
-    elif partial and not failed:
-        sentence, style = _partial_verdict(counts["warn"])
-    else:
-        sentence, style = _verdict(counts)
-    out.print(sentence, style=style)
-    if no_cards:
-        command = "gaudi-launch plan -w MODEL --machine simulated:hls2"
-    elif can_fix:
-        command = "gaudi-launch doctor --fix"
-    elif any(guides.waits_for_reboot(finding) for finding in _of(findings, "fail")):
-        command = "sudo reboot"
-    elif failed:
-        out.print(text("doctor.show.next_read"))
-        return
-    elif partial:
-        command = "gaudi-launch doctor"
-    else:
-        command = "gaudi-launch serve -w MODEL"
-    out.print(text("doctor.show.next", command=command))
-
-
-def _verdict(counts: Mapping[str, int]) -> tuple[str, str]:
-    """Return the sentence about the result of all checks, and its style."""
-    if counts["fail"]:
-        return text("doctor.show.cannot"), "bold red"
-    if counts["warn"]:
-        return text("doctor.show.slower"), "bold yellow"
-    if counts["unknown"]:
-        return text("doctor.show.unsure", unknown=counts["unknown"]), "bold"
-    return text("doctor.show.ready"), "bold green"
+    lines: list[Text] = []
+    for reason, count in reasons.items():
+        lines += _marked(out, "skip", text("screen.doctor_skipped", count=count, reason=reason))
+    return lines
 
 
 def _shown_value(value: str | None) -> str:

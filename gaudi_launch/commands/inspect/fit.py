@@ -212,7 +212,7 @@ def engine_for(name: str, model: Model, accelerator: str, *, force: bool = False
     request = Request(model.path, engine=name or "auto")
     engine, _ = planned_engine(request, lambda: model, lambda: accelerator, here=False)
     check_support(engine.support(model, variables=os.environ), force=force)
-    if not force:
+    if not force and not engine.takes_first_gaudi:
         refuse_first_gaudi(accelerator)
     return engine
 

@@ -137,7 +137,7 @@ def show(found: InspectedModel, *, complete: bool) -> None:
         out.print(sentence)
     command = _next(found)
     if command:
-        out.print(text("models.next", command=command), soft_wrap=True)
+        out.print(text("page.next", command=command), soft_wrap=True)
     for word, value in _lines(found):
         if value not in (None, "", ()) and (complete or word in _SHORT):
             out.print(text("common.pair", label=text(f"models.word_{word}"), value=value))

@@ -6,13 +6,13 @@ import shlex
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from rich.padding import Padding
 from rich.text import Text
 
-from gaudi_launch.cli.console import console, labelled
+from gaudi_launch.cli.console import beside, console, labelled
 from gaudi_launch.cli.views.estimate import summary
 from gaudi_launch.cli.views.memory_bar import memory_words
 from gaudi_launch.commands.plan.view import engine_line, model_line
+from gaudi_launch.core.base.durations import span
 from gaudi_launch.core.base.messages import text
 from gaudi_launch.core.host.cpus import format_cpus
 
@@ -91,8 +91,8 @@ def _warmup_facts(made: Plan) -> Iterator[tuple[str, str]]:
         counts = text("plan.buckets", prompt=prompt, decode=decode, graphs=made.buckets.graphs)
         yield "plan.word_buckets", text("common.pair", label=made.bucket_strategy, value=counts)
     if made.estimate is not None:
-        low, high = round(made.estimate.low_seconds), round(made.estimate.high_seconds)
-        yield "plan.word_warmup", f"{low} - {high} s  ({made.estimate.reason.render()})"
+        time = span(made.estimate.low_seconds, made.estimate.high_seconds)
+        yield "plan.word_warmup", f"{time}  ({made.estimate.reason.render()})"
 
 
 def _show_notes(out: Console, made: Plan) -> None:
@@ -110,7 +110,8 @@ def _show_settings(out: Console, settings: Sequence[Setting], *, verbose: bool) 
     widest = max(len(setting.name) for setting in settings)
     for (source, reason), same in _by_reason(settings, verbose=verbose).items():
         line = text("common.pair", label=text(f"plan.source_{source}"), value=reason)
-        out.print(Padding(Text(line, style="dim"), (0, 0, 0, 1)))
+        for folded in beside(Text(), Text(line, style="dim"), out):
+            out.print(folded)
         for setting in same:
             out.print(
                 f"   {setting.name:<{widest}}  {setting.value or ''}".rstrip(),

@@ -1,6 +1,6 @@
 """The first screen of a plan, within 24 lines.
 
-It shows verdict, cards, memory, time, warnings and the next command.
+It shows verdict, next command, cards, memory, time and warnings.
 
 The complete plan is `commands.plan.all_view`.
 """
@@ -13,8 +13,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gaudi_launch.cli.console import LABEL_WIDTH, can_show, console, labelled
+from gaudi_launch.cli.short_page import SCREEN, command_line
 from gaudi_launch.cli.views.estimate import summary
 from gaudi_launch.cli.views.memory_bar import PARTS, bar, legend
+from gaudi_launch.core.base.durations import span
 from gaudi_launch.core.base.messages import Message, text
 
 if TYPE_CHECKING:
@@ -25,9 +27,8 @@ if TYPE_CHECKING:
     from gaudi_launch.core.launch.todo import CheckedPlan
     from gaudi_launch.core.planning.plan import Plan
 
-# the smallest usual terminal; its last line is the prompt's
-_LEAST_LINES = 24
-_LONG_SECONDS = 120
+# of a terminal, for the command itself and the prompts before and after it
+_OTHER_LINES = 3
 # short forms of the sentences of buckets/warmup_time.py
 _EVIDENCE = {
     "warmup.basis_published": "plan.start_published",
@@ -49,26 +50,24 @@ def show(checked: CheckedPlan, speed: SpeedEstimate | None, serve_command: Seque
 
     out = console()
     verdict = _verdict(checked)
-    head = [Text(verdict.sentence, style=verdict.style), Text(), *_facts(checked, speed, out)]
-    end = _end(checked, serve_command)
-    for line in head:
+    head = [Text(verdict.sentence, style=verdict.style)]
+    command = _next(checked, serve_command)
+    if command:
+        head.append(command_line(text("page.next", command=shlex.join(command))))
+    head += [Text(), *_facts(checked, speed, out)]
+    end = _end(checked)
+    taken = _height(Group(*head, *end), out)
+    for line in (*head, *_warnings(checked, out, _lines_of(out) - taken), *end):
         # commands are to be copied: never broken by us
-        out.print(line, soft_wrap=line.plain.lstrip().startswith("$ ") or None)
-    taken = _height(Group(*head), out) + _height(end, out) + 2
-    warnings = _warnings(checked, out, _lines_of(out) - taken)
-    if warnings:
-        out.print()
-        for line in warnings:
-            out.print(line)
-    out.print()
-    out.print(end, soft_wrap=True)
+        copied = line.no_wrap or line.plain.lstrip().startswith("$ ")
+        out.print(line, soft_wrap=copied or None)
 
 
 def _lines_of(out: Console) -> int:
-    """Return how many lines fit; a pipe has no end."""
+    """Return how many lines fit, at least those of the smallest usual terminal."""
     if not out.is_terminal:
-        return 10_000
-    return max(_LEAST_LINES, out.height) - 1
+        return SCREEN
+    return max(SCREEN, out.height - _OTHER_LINES)
 
 
 def _height(part: object, out: Console) -> int:
@@ -78,11 +77,7 @@ def _height(part: object, out: Console) -> int:
 def _verdict(checked: CheckedPlan) -> _Verdict:
     made = checked.plan
     count = len(made.placement.modules)
-    if count == 1:
-        cards = text("plan.one_card")
-    else:
-        cards = text("plan.many_cards", count=count)
-    values = {"model": made.model["name"] or made.model["path"], "cards": cards}
+    values = {"model": made.model["name"] or made.model["path"], "cards": count}
     if checked.refusal is not None:
         return _Verdict(checked.refusal.text.render(), "bold red")
     if checked.failed and checked.prepared.host.origin == "live":
@@ -174,17 +169,10 @@ def _start_time(made: Plan) -> str:
         evidence = text("plan.start_cached", graphs=made.estimate.cached, evidence=evidence)
     return text(
         "plan.start_warmup",
-        low=_seconds(made.estimate.low_seconds),
-        high=_seconds(made.estimate.high_seconds),
+        time=span(made.estimate.low_seconds, made.estimate.high_seconds),
         graphs=made.buckets.graphs if made.buckets is not None else 0,
         evidence=evidence,
     )
-
-
-def _seconds(seconds: float) -> str:
-    if seconds < _LONG_SECONDS:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min"
 
 
 def _warnings(checked: CheckedPlan, out: Console, room: int) -> list[Text]:
@@ -201,8 +189,7 @@ def _warnings(checked: CheckedPlan, out: Console, room: int) -> list[Text]:
     left = room - 1
     for line in short:
         left -= _height(line, out)
-        # a screen that is too low anyway still has the first warning
-        if left < 0 and (shown or room > 0):
+        if left < 0:
             break
         shown.append(line)
     omitted = len(found) - len(shown)
@@ -244,7 +231,20 @@ def _first_sentence(warning: Message) -> str:
     return sentence
 
 
-def _end(checked: CheckedPlan, serve_command: Sequence[str]) -> Text:
+def _next(checked: CheckedPlan, serve_command: Sequence[str]) -> Sequence[str] | None:
+    """Return the one command to run now; None where there is none."""
+    host = checked.prepared.host
+    if checked.incomplete is not None:
+        return ("gaudi-launch", "inspect", checked.prepared.model.path)
+    if checked.failed and host.origin == "live":
+        checks = ",".join(finding.id for finding in checked.failed)
+        return ("gaudi-launch", "doctor", "--only", checks)
+    left = [each.command for each in checked.todo if not each.by_serve] + [tuple(serve_command)]
+    return next(filter(None, left), None)
+
+
+def _end(checked: CheckedPlan) -> list[Text]:
+    """Return which machine was planned for, and what --all shows."""
     from rich.text import Text
 
     made, host = checked.plan, checked.prepared.host
@@ -254,14 +254,4 @@ def _end(checked: CheckedPlan, serve_command: Sequence[str]) -> Text:
     if made.reference_differences:
         lines.append(text("reference.count", count=len(made.reference_differences)))
     lines.append(text("plan.more", count=len(made.settings)))
-    left = [each.command for each in checked.todo if not each.by_serve] + [tuple(serve_command)]
-    if checked.failed and host.origin == "live":
-        checks = ",".join(finding.id for finding in checked.failed)
-        left = [("gaudi-launch", "doctor", "--only", checks)]
-    if checked.incomplete is not None:
-        left = [("gaudi-launch", "inspect", checked.prepared.model.path)]
-    command = next(filter(None, left), None)
-    end = Text("\n".join(lines))
-    if command is not None:
-        end.append("\n" + text("plan.next", command=shlex.join(command)), style="bold")
-    return end
+    return [Text(line) for line in lines]

@@ -43,6 +43,9 @@ def warmup(
     list_: bool = typer.Option(
         False, "--list", help="Print every bucket of the plan.", rich_help_panel=_SHOW
     ),
+    everything: bool = typer.Option(
+        False, "--all", help="Also assumptions, maps and settings.", rich_help_panel=_SHOW
+    ),
     as_json: bool = OUTPUT_JSON,
     options: LaunchOptions = Launch,
 ) -> None:
@@ -51,7 +54,7 @@ def warmup(
     Counts graphs, time, padding and uncovered shapes of every engine strategy, next to a planned
     list that covers every shape. Give your traffic (--trace) or at least its ranges (-i, -o, -b).
     """
-    from gaudi_launch.cli.console import emit_json
+    from gaudi_launch.cli.console import emit_json, say
     from gaudi_launch.commands.warmup import case as cases
     from gaudi_launch.commands.warmup import view
     from gaudi_launch.core.base.plotting import check_picture
@@ -72,5 +75,8 @@ def warmup(
             view.draw(plot, case, result)
     if as_json:
         emit_json(view.to_json(case, result))
+    elif list_:
+        say(view.answer(result))
+        print(view.listed(result))
     else:
-        view.show(case, result, plot, listing=list_)
+        view.show(case, result, options, plot, complete=everything)

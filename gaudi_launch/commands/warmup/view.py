@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gaudi_launch.cli.console import console, table
+from gaudi_launch.cli.console import console
+from gaudi_launch.cli.short_page import NotedRow, ShortPage, command_line
 from gaudi_launch.commands.warmup.case import WarmupCase, WarmupResult
 from gaudi_launch.commands.warmup.picture import heat, picture
+from gaudi_launch.core.base.durations import span
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.messages import text
 from gaudi_launch.core.base.plotting import write_picture
@@ -15,15 +19,20 @@ from gaudi_launch.core.buckets.bucket_file import Delivered
 from gaudi_launch.core.buckets.bucket_list import Buckets
 from gaudi_launch.core.buckets.strategies import Judged
 from gaudi_launch.core.buckets.warmup_time import Span
+from gaudi_launch.core.launch.command_line import serve_command
 from gaudi_launch.core.predict.simulator import Weighted
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
+    from gaudi_launch.core.planning.launch_options import LaunchOptions
+
 _SHADES = " .:-=+*#%@"
 _ROWS, _COLUMNS = 10, 56
 COLUMNS = ("strategy", "prompt", "decode", "uncovered", "overhead", "cold", "cached")
+_OF_NAME = "plan.name_"
+_SHORT = ("strategy", "graphs", "uncovered", "overhead", "cold")
 
 
 def seconds(span: Span, graphs: int) -> dict[str, float]:
@@ -31,21 +40,22 @@ def seconds(span: Span, graphs: int) -> dict[str, float]:
     return {"low": round(span.low * graphs, 1), "high": round(span.high * graphs, 1)}
 
 
-def row(judged: Judged, chosen: bool, result: WarmupResult) -> list[str]:
-    """Return one line of the table, in the order of `COLUMNS`."""
+def row(judged: Judged, chosen: bool, result: WarmupResult, columns: Sequence[str]) -> list[str]:
+    """Return one line of the table."""
     name = f"{judged.name}{' *' * chosen}"
     if judged.failure:
-        return [name, judged.failure, "", "", "", "", ""]
-    graphs = judged.graphs
-    return [
-        name,
-        str(judged.prompt_graphs),
-        str(judged.decode_graphs),
-        _uncovered(judged),
-        _percent(judged),
-        _span(seconds(result.per_graph, graphs)),
-        _span(seconds(result.per_graph_cached, graphs)),
-    ]
+        return [name, judged.failure, *[""] * (len(columns) - 2)]
+    cells = {
+        "strategy": name,
+        "graphs": f"{judged.graphs:,}",
+        "prompt": str(judged.prompt_graphs),
+        "decode": str(judged.decode_graphs),
+        "uncovered": _uncovered(judged),
+        "overhead": _percent(judged),
+        "cold": _span(result.per_graph, judged),
+        "cached": _span(result.per_graph_cached, judged),
+    }
+    return [cells[name] for name in columns]
 
 
 def _uncovered(judged: Judged) -> str:
@@ -64,16 +74,9 @@ def _percent(judged: Judged) -> str:
     return f"{100 * judged.score.overhead:.2f} %{more}"
 
 
-def _span(values: dict[str, float]) -> str:
-    return f"{_clock(values['low'])} - {_clock(values['high'])}"
-
-
-def _clock(value: float) -> str:
-    if value < 120:
-        return f"{value:.0f} s"
-    if value < 7200:
-        return f"{value / 60:.0f} min"
-    return f"{value / 3600:.1f} h"
+def _span(per_graph: Span, judged: Judged) -> str:
+    """Return the time of all graphs of a list."""
+    return span(per_graph.low * judged.graphs, per_graph.high * judged.graphs)
 
 
 def to_json(case: WarmupCase, result: WarmupResult) -> dict[str, Any]:
@@ -155,9 +158,18 @@ def draw(path: Path, case: WarmupCase, result: WarmupResult) -> None:
     write_picture(path, drawn)
 
 
-def show(case: WarmupCase, result: WarmupResult, plot: Path | None, *, listing: bool) -> None:
-    """Print the strategies side by side, the chosen one as a map, and its settings."""
-    out = console()
+def show(
+    case: WarmupCase,
+    result: WarmupResult,
+    options: LaunchOptions,
+    plot: Path | None,
+    *,
+    complete: bool,
+) -> None:
+    """Print the time, the next command and the strategies.
+
+    ``complete``: also what is assumed, the chosen strategy as a map, and its settings.
+    """
     delivered, asked, chosen = result.delivered, case.asked, result.chosen
     title = text(
         "warmup.title",
@@ -168,25 +180,70 @@ def show(case: WarmupCase, result: WarmupResult, plot: Path | None, *, listing: 
         length=asked.limits.max_model_len,
         tokens=asked.limits.max_num_batched_tokens,
     )
-    assumed = [text("warmup.assumed", what=assumption.render()) for assumption in case.assumptions]
-    for line in (title, *assumed, *(note.render() for note in result.notes)):
-        out.print(line)
-    columns = [text(f"warmup.column_{name}") for name in COLUMNS]
-    rows = [row(judged, judged is chosen, result) for judged in delivered.comparison]
-    out.print(table(text("warmup.table"), columns, rows, right=range(1, len(columns))))
-    id = "warmup.basis_own" if asked.own else "warmup.basis"
-    out.print(text(id, basis=result.per_graph.basis.render(), floor=delivered.aim.floor))
-    if chosen.buckets is not None:
-        _show_maps(out, case, result, chosen.buckets)
-    delivers = chosen is delivered.comparison[0]
+    columns = COLUMNS if complete else _SHORT
+    rows = [row(judged, judged is chosen, result, columns) for judged in delivered.comparison]
+    basis = text(
+        "warmup.basis_own" if asked.own else "warmup.basis",
+        basis=result.per_graph.basis.render(),
+        floor=delivered.aim.floor,
+    )
+    # what is wrong with the name of the model is never left out
+    shown = [each for each in case.assumptions if complete or each.id.startswith(_OF_NAME)]
+    tail = [text("warmup.assumed", what=each.render()) for each in shown]
+    tail += [*(note.render() for note in result.notes), basis]
+    if plot is not None:
+        tail.append(text("plot.drawn", path=str(plot)))
+    if not complete:
+        tail.append(text("warmup.more", n=len(case.assumptions) - len(shown)))
+    page = ShortPage(
+        [answer(result), *_next(case, options), title],
+        [text(f"warmup.column_{name}") for name in columns],
+        [NotedRow(tuple(each)) for each in rows],
+        right=range(1, len(columns)),
+        tail=tail,
+    )
+    page.show(complete=complete)
+    if complete:
+        _show_chosen(case, result)
+
+
+def answer(result: WarmupResult) -> str:
+    """Return the graphs and times of the chosen list."""
+    return text(
+        "warmup.answer",
+        n=result.chosen.graphs,
+        time=_span(result.per_graph, result.chosen),
+        cached=_span(result.per_graph_cached, result.chosen),
+    )
+
+
+def _next(case: WarmupCase, options: LaunchOptions) -> list[str | Text]:
+    """Return what to do: serve the model, or set the list that was requested."""
+    if case.has_goal:
+        return [text("warmup.export")]
+    command = "gaudi-launch plan MODEL"
+    if options.model:
+        command = shlex.join(serve_command(options))
+    return [command_line(text("page.next", command=command))]
+
+
+def listed(result: WarmupResult) -> str:
+    """Return every bucket of the chosen list; the file where the engine reads one."""
+    buckets = result.chosen.buckets
+    if buckets is None:
+        return ""
+    every = "\n".join(str(tuple(bucket)) for bucket in (*buckets.prompt, *buckets.decode))
+    return _settings_json(result)["bucket_file"] or every
+
+
+def _show_chosen(case: WarmupCase, result: WarmupResult) -> None:
+    """Print the map of the chosen list, and the settings that it needs."""
+    out, delivered = console(), result.delivered
+    if result.chosen.buckets is not None:
+        _show_maps(out, case, result, result.chosen.buckets)
+    delivers = result.chosen is delivered.comparison[0]
     if delivers and (delivered.settings or delivered.file):
         _show_settings(out, delivered)
-    if listing and chosen.buckets is not None:
-        buckets = (*chosen.buckets.prompt, *chosen.buckets.decode)
-        listed = "\n".join(str(tuple(bucket)) for bucket in buckets)
-        out.print(_settings_json(result)["bucket_file"] or listed)
-    if plot is not None:
-        out.print(text("plot.drawn", path=str(plot)))
 
 
 def _show_maps(out: Console, case: WarmupCase, result: WarmupResult, buckets: Buckets) -> None:

@@ -78,7 +78,7 @@ def text(id: str, language_: str | None = None, **values: Any) -> str:
     if template is None:
         return id + "".join(f" {name}={value}" for name, value in values.items())
     try:
-        return _COUNTS.vformat(template, (), values)
+        return _Counts(catalogue(chosen).get("common.none", "-")).vformat(template, (), values)
     except (KeyError, IndexError, ValueError):
         return template + "".join(f" {name}={value}" for name, value in values.items())
 
@@ -86,19 +86,39 @@ def text(id: str, language_: str | None = None, **values: Any) -> str:
 class _Counts(Formatter):
     """Format as `str.format`, and a number with its noun: ``{n:card}``.
 
-    >>> _Counts().format("{n:free card}, {m:file}", n=1, m=2)
-    '1 free card, 2 files'
+    A value that is None, or "-" as in a table, becomes text.
+
+    >>> _Counts("none").format("{n:free card}, {m:process}, {found}", n=1, m=2, found="-")
+    '1 free card, 2 processes, none'
     """
+
+    def __init__(self, none: str) -> None:
+        self._none = none
+
+    def get_value(self, key: int | str, args: Any, kwargs: Any) -> Any:
+        """Return a value, and text for a missing one.
+
+        "-" as a path is stdin or stdout.
+        """
+        value = super().get_value(key, args, kwargs)
+        if value is None or (value == "-" and key not in _PATHS):
+            return self._none
+        return value
 
     def format_field(self, value: Any, format_spec: str) -> str:
         """Return a value in its form, or as a count of the noun that is its form."""
+        if value == self._none:
+            return self._none
         if len(format_spec) < 2 or not format_spec[-2:].isalpha():
             return str(super().format_field(value, format_spec))
-        plural = "" if str(value) == "1" else "s"
+        if str(value) == "1":
+            return f"{value} {format_spec}"
+        plural = "es" if format_spec.endswith(_HISSING) else "s"
         return f"{value} {format_spec}{plural}"
 
 
-_COUNTS = _Counts()
+_HISSING = ("s", "ch", "sh", "x")
+_PATHS = ("path", "file", "log", "source", "place")
 
 
 @cache

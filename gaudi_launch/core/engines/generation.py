@@ -22,7 +22,7 @@ def is_gaudi2(context: Context) -> bool:
 def refuse_first_gaudi(product: str) -> None:
     """Raise LaunchError (MACHINE) for the product ID of the first Gaudi.
 
-    No release runs on it (HabanaAI/vllm-fork#776: "the minimum version is Gaudi2").
+    No release of vLLM runs on it (HabanaAI/vllm-fork#776: "the minimum version is Gaudi2").
     """
     if product == "gaudi1":
         raise LaunchError("engines.first_gaudi", ExitCode.MACHINE)

@@ -315,7 +315,7 @@ def verdict(found: CardMemory, ask: ServingDemand) -> tuple[bool, Message]:
     times = found.requests(ask.max_model_len)
     if times < ask.max_num_seqs:
         return True, message(
-            "fit.fits_some", times=f"{times:.1f}", length=ask.max_model_len, asked=ask.max_num_seqs
+            "fit.fits_some", times=f"{times:.1f}", length=ask.max_model_len, most=ask.max_num_seqs
         )
     return True, message("fit.fits", times=f"{times:.0f}", length=ask.max_model_len)
 

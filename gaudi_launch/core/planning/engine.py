@@ -372,6 +372,11 @@ class Engine(ABC):
         return False
 
     @property
+    def takes_first_gaudi(self) -> bool:
+        """Return True if the release's documents list the first Gaudi."""
+        return False
+
+    @property
     def calibration(self) -> Calibration | None:
         """Return the calibration of this engine for fp8.
 

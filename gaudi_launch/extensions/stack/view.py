@@ -11,9 +11,10 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from gaudi_launch.cli.console import console, table
-from gaudi_launch.cli.views.services import clock, last_error
+from gaudi_launch.cli.views.services import last_error
 from gaudi_launch.cli.views.services import to_json as service_to_json
 from gaudi_launch.commands.services.stop.view import ended_to_json as service_ended_to_json
+from gaudi_launch.core.base.durations import rough
 from gaudi_launch.core.base.messages import text
 from gaudi_launch.core.base.optional import mapped
 from gaudi_launch.core.services.state.registry import phase
@@ -91,7 +92,7 @@ def show_plan(planned: StackPlan) -> None:
         out.print(text(id, count=len(planned.free), total=total, free=free))
     seconds = planned.start_seconds
     if seconds is not None:
-        out.print(text("stack.start_time", low=clock(seconds[0]), high=clock(seconds[1])))
+        out.print(text("stack.start_time", low=rough(seconds[0]), high=rough(seconds[1])))
     for line in _warnings(planned):
         out.print(text("plan.warning", what=line))
 
@@ -176,7 +177,7 @@ def _downtime(downtime: Downtime) -> str:
     if not downtime.high_seconds:
         return text("stack.downtime_unknown", model=downtime.model)
     id = "stack.downtime" if downtime.has_load else "stack.downtime_warmup"
-    low, high = clock(downtime.low_seconds), clock(downtime.high_seconds)
+    low, high = rough(downtime.low_seconds), rough(downtime.high_seconds)
     return text(id, model=downtime.model, low=low, high=high)
 
 

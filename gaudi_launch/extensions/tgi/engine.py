@@ -107,6 +107,11 @@ class Tgi(Engine):
         return ("chat", "vision", "fp8", "awq")
 
     @property
+    def takes_first_gaudi(self) -> bool:
+        # docs/source/backends/gaudi.mdx, "Supported Hardware"
+        return True
+
+    @property
     def lacks(self) -> tuple[str, ...]:
         return (*self._without.values(), "--served-name")
 

@@ -49,7 +49,7 @@ def test_failed_and_lost_services_are_shown_stopped_ones_are_not(
     out = capsys.readouterr().out
     assert ("broken" in out, "gone" in out, "quiet" in out) == (True, True, False)
     assert out.splitlines()[-3:] == [
-        "failed: 2; cause: gaudi-launch why broken; remove: gaudi-launch ps --prune",
+        "Failed (gaudi-launch ps --prune removes them):",
         "  broken  The KV cache cannot hold one request.",
         "  gone    its launcher exited without a message (killed, or the disk was full)",
     ]
@@ -184,19 +184,3 @@ def test_rows_of_services(capsys: pytest.CaptureFixture[str], plain_english: Non
             lambda: views.show([], {}, 0.0, everything=False),
         ],
     )
-
-
-@pytest.mark.parametrize(
-    ("seconds", "shown"),
-    [
-        (-1.0, "0 s"),
-        (59.9, "59 s"),
-        (60.0, "1 min 0 s"),
-        (3599.0, "59 min 59 s"),
-        (3600.0, "1 h 0 min"),
-        (86399.0, "23 h 59 min"),
-        (90061.0, "1 d 1 h"),
-    ],
-)
-def test_a_duration_has_two_units(seconds: float, shown: str) -> None:
-    assert views.clock(seconds) == shown

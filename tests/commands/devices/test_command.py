@@ -75,7 +75,7 @@ def test_the_energy_of_a_service_is_shown_at_its_cards(
         ring.add(HistoryRow(now + 9, 20_000.0, EngineCounters(generated=45_000.0)))
         ring.close()
         cards = reading(capsys, "devices")["cards"]
-        code, out, _ = output(capsys, "devices")
+        code, out, _ = output(capsys, "devices", "--all")
         elsewhere = reading(capsys, "devices", "--machine", "simulated:hls2")["cards"]
         (host,) = reading(capsys, "top", "--once")["hosts"]
     shown = {card["module"]: (card["joules_per_token"], card["kwh_today"]) for card in cards}

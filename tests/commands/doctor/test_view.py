@@ -31,8 +31,9 @@ def test_a_good_machine_is_a_few_lines(tmp_path: Path) -> None:
     shown = screen(
         ["doctor", "--machine", "simulated:hls2", "--lang", "en"], home=tmp_path
     ).splitlines()
-    assert len(shown) == 7
-    assert shown[-2:] == ["This machine is ready to serve.", "next: gaudi-launch serve -w MODEL"]
+    assert len(shown) == 5
+    answer = "This server is ready: 47 checks passed."
+    assert shown[:2] == [answer, "next: gaudi-launch serve MODEL"]
 
 
 def rows(out: str) -> list[tuple[str, str]]:
@@ -45,15 +46,13 @@ def rows(out: str) -> list[tuple[str, str]]:
     return [(words[0], words[1].rstrip(":")) for words in found if "." in words[1]]
 
 
-def test_failures_come_first_and_are_named_at_the_end(
-    plain_english: None, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_failures_come_first(plain_english: None, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(BAD) == 3
     out = capsys.readouterr().out
     words = [word for word, _ in rows(out)]
     assert words == sorted(words)
     assert rows(out)[:2] == [("FAIL", "kernel.iommu"), ("FAIL", "memory.hugepages")]
-    assert "failures: kernel.iommu, memory.hugepages\n" in out
+    assert out.startswith("This server is not ready: 2 of 46 checks failed, 7 warnings, 1 skipped.")
     assert "cpupower" not in out
 
 
@@ -84,7 +83,7 @@ def test_skipped_checks_are_counted_by_reason(
     out = capsys.readouterr().out
     counted = [line for line in out.splitlines() if line.startswith("skip")]
     assert counted
-    assert all(line.rstrip(".").rpartition(" ")[2].isdigit() for line in counted)
+    assert sum(int(line.split()[-2]) for line in counted) == 17
 
 
 def test_a_pipe_folds_no_line(tmp_path: Path) -> None:
@@ -100,9 +99,8 @@ def test_selected_checks_with_a_warning_have_no_verdict_about_the_machine(
     plain_english: None, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run([*BAD, "--only", "cpu.governor"]) == 0
-    assert capsys.readouterr().out.splitlines()[-2:] == [
-        "No failure in the selected checks; their warnings make a server slower or less reliable. "
-        "The others were not run.",
+    assert capsys.readouterr().out.splitlines()[:2] == [
+        "No failure in 1 selected check; the others were not run, 1 warning.",
         "next: gaudi-launch doctor",
     ]
 

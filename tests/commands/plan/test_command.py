@@ -254,10 +254,10 @@ def test_what_is_left_to_do_has_its_commands_and_is_no_warning(
     assert ids == {"engines.known_problem"}
     code, out, _ = output(capsys, "plan", *options)
     assert code == 0
-    assert out.splitlines()[-1] == "next: gaudi-launch setup vllm-gaudi"
+    assert out.splitlines()[1] == "next: gaudi-launch setup vllm-gaudi"
     # the same machine, by the doctor and by serve
     code, out, _ = output(capsys, "doctor")
-    assert code == 3 and "failures: engine.present" in out
+    assert code == 3 and "FAIL    engine.present" in out
     assert run(["serve", *options]) == 3
 
 
@@ -271,7 +271,7 @@ def test_a_failed_check_that_nothing_mends_is_named_first(
     code, out, _ = output(capsys, "plan", *options)
     lines = out.splitlines()
     assert (code, lines[0].partition(":")[0]) == (3, "serve would stop on this machine")
-    assert lines[-1] == "next: gaudi-launch doctor --only kernel.iommu"
+    assert "next: gaudi-launch doctor --only kernel.iommu" in lines
     cause = lines[0].partition(": ")[2][:30]
     assert cause and cause not in "\n".join(lines[1:])
     code, out, _ = output(capsys, "plan", *options, "--json")

@@ -96,19 +96,19 @@ def test_many_warnings_do_not_push_the_verdict_off_the_screen(
     checked: CheckedPlan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = shown(with_warnings(checked, 30), monkeypatch)
-    assert len(out.splitlines()) == 23
+    assert len(out.splitlines()) == 22
     shown_warnings = out.count("warning: ")
-    assert f"... and more warnings: {30 - shown_warnings} (--all)" in out
+    assert f"{30 - shown_warnings} more warnings (--all)" in out
     assert "More words" not in out
 
 
-def test_a_tall_terminal_and_a_pipe_get_complete_warnings(
+def test_a_tall_terminal_gets_complete_warnings(
     checked: CheckedPlan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     few = with_warnings(checked, 4)
     assert shown(few, monkeypatch).count("More words.") == 0
     assert shown(few, monkeypatch, height=60).count("More") == 80
-    assert shown(few, monkeypatch, terminal=False).count("More") == 80
+    assert shown(few, monkeypatch, terminal=False).count("More words.") == 0
 
 
 def test_warnings_of_memory_come_before_others(
@@ -147,14 +147,14 @@ def test_what_refuses_is_the_verdict_and_serve_is_not_the_next_step(
     finding = judge(check, facts("hls2+no-driver"))
     out = shown(replace(checked, prepared=here, failed=(finding,)), monkeypatch)
     assert " ".join(out.split("\n\n")[0].split()) == (
-        "serve would stop on this machine: 8 cards on the PCI bus, none shown by the driver."
+        "serve would stop on this machine: 8 cards on the PCI bus, none shown by the driver. "
+        "next: gaudi-launch doctor --only cards.present"
     )
-    assert out.splitlines()[-1] == "next: gaudi-launch doctor --only cards.present"
-    assert shown(checked, monkeypatch).splitlines()[-1] == "next: gaudi-launch serve m"
+    assert shown(checked, monkeypatch).splitlines()[1] == "next: gaudi-launch serve m"
     error = LaunchError(INCOMPLETE, ExitCode.MODEL, path="m", count=1, files="tokenizer.json")
-    lines = shown(replace(checked, incomplete=error), monkeypatch).splitlines()
-    assert " ".join(" ".join(lines[: lines.index("")]).split()) == str(error)
-    assert lines[-1] == f"next: gaudi-launch inspect {checked.prepared.model.path}"
+    refused = shown(replace(checked, incomplete=error), monkeypatch)
+    command = f"next: gaudi-launch inspect {checked.prepared.model.path}"
+    assert " ".join(refused.split("\n\n")[0].split()) == f"{error} {command}"
 
 
 def test_an_engine_on_the_cpu_has_no_line_on_cards_memory_or_warm_up(
@@ -167,11 +167,8 @@ def test_an_engine_on_the_cpu_has_no_line_on_cards_memory_or_warm_up(
     assert run(["plan", "demo"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "demo runs on the CPU: no card is needed."
-    assert {line[:10].strip() for line in lines[2 : lines.index("", 2)]} == {
-        "engine",
-        "model",
-        "to do",
-    }
+    labels = [line[:10].strip() for line in lines[lines.index("") + 1 :]]
+    assert labels[:3] == ["engine", "model", "to do"]
 
 
 def test_next_repeats_the_options_without_secrets(
@@ -182,13 +179,13 @@ def test_next_repeats_the_options_without_secrets(
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     assert run([*WORDS, "--force", "--", "--api-key", "sesame"]) == 0
-    last = capsys.readouterr().out.splitlines()[-1]
+    command = capsys.readouterr().out.splitlines()[1]
     start = (
         "next: gaudi-launch serve Qwen/Qwen2-72B-Instruct -n 4 --engine vllm-fork@1.21 --force "
         "-- --api-key "
     )
-    assert last.startswith(start)
-    assert "sesame" not in last
+    assert command.startswith(start)
+    assert "sesame" not in command
 
 
 @pytest.mark.parametrize("basis", ["published", "measured", "similar"])
@@ -205,7 +202,7 @@ def test_the_evidence_of_the_warm_up_is_a_sentence(
     for cached, before in ((0, ""), (7, "7 graphs from the recipe cache; ")):
         changed = replace(estimate, basis=message(f"warmup.basis_{basis}", count=2), cached=cached)
         seen = shown(replace(checked, plan=replace(checked.plan, estimate=changed)), monkeypatch)
-        assert f"after loading the weights ({before}{evidence})" in " ".join(seen.split())
+        assert f"after loading ({before}{evidence})" in " ".join(seen.split())
 
 
 def test_all_and_verbose_show_every_setting(

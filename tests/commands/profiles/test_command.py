@@ -50,7 +50,7 @@ def test_show_of_an_unknown_one(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_check(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     count = len(list(shipped_dir().glob("*.yaml")))
-    assert output(capsys, "profiles", "check")[:2] == (0, f"{count} profiles are valid.\n")
+    assert output(capsys, "profiles", "check")[:2] == (0, f"{count} profiles checked, all valid.\n")
     path = tmp_path / "mine.yaml"
     text = (shipped_dir() / "qwq-32b.yaml").read_text(encoding="utf-8")
     path.write_text(text.replace("cards: 8", "cards: eight"), encoding="utf-8")

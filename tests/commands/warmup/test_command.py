@@ -100,7 +100,7 @@ def test_prompts_per_step_follow_the_lengths_of_a_trace(
 
 
 def test_page_of_the_scripts_engine(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["warmup", "--reduce", "8,24000", *FORK]) == 0
+    assert run(["warmup", "--all", "--reduce", "8,24000", *FORK]) == 0
     page = capsys.readouterr().out
     for words in (
         "vllm-fork@1.21",
@@ -113,7 +113,7 @@ def test_page_of_the_scripts_engine(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_page_without_anything(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["warmup"]) == 0
+    assert run(["warmup", "--all"]) == 0
     page = capsys.readouterr().out
     for words in ("vllm-gaudi", "planned *", "VLLM_BUCKETING_FROM_FILE", "Assumed:"):
         assert words in page

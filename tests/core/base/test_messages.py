@@ -14,6 +14,7 @@ import pytest
 
 from gaudi_launch.cli.views.memory_bar import PARTS
 from gaudi_launch.core.base import messages
+from gaudi_launch.core.base.messages import text
 from gaudi_launch.core.doctor.runner import CHECKS
 from gaudi_launch.core.engines.registry import find, names
 from gaudi_launch.core.hosts.differences import Level
@@ -165,13 +166,14 @@ OF_DATA = """
 cache.state_{} cache.word_{} calibrate.phase_{} cluster.column_{} cluster.differs_{}
 diagnose.history_{} diagnose.history_{}_load diagnose.{} diagnose.{}_fix doctor.needs.{}
 doctor.{}.title doctor.{}.why migrate.{} engines.diff_{} engines.problem_{} estimate.part_{}
-estimate.row_{} features.name_{} features.{} fit.column_{} gaudi.task_{}
+estimate.row_{} estimate.load_{} features.name_{} features.{} fit.column_{} gaudi.task_{}
 host.devices_use_{} kube.phase_{} measure.arrivals_{} measure.check_name_{} measure.column_{}
 measure.fail_{} measure.name_{} models.word_{} offline.column_{} offline.{} plan.cache_{}
 plan.exported_{} recommend.goal_{} recommend.other_{} serve.phase_{} services.ended_{}
 services.history_{} services.stop_{} services.word_{} setup.unresolved_{}
 support.cache_{}_as_full support.cache_{}_{} support.column_{} support.kind_{} watch.col_{}
 watch.disk_{} watch.no_{} watch.no_{}_match watch.phase_{}
+warmup.column_{}
 """
 
 
@@ -229,6 +231,48 @@ def test_every_composed_id_exists_with_each_of_its_values() -> None:
     patterns = {each: re.escape(each).replace(r"\{\}", r"[\w.]+") for each in of_data}
     unmatched = {each for each, one in patterns.items() if not re.search(one, " ".join(known))}
     assert unmatched == set()
+
+
+# the catalogues of extensions follow with their commands
+OURS = [folder for folder in FOLDERS if not folder.startswith("extensions")]
+NOUNS = (
+    "card|graph|file|request|process|check|warm-up|measurement|service|package|bucket|module"
+    "|prompt|setting|replica|host|server|layer|head|block|row|difference|connection|profile|token"
+    "|image|step|launch|level|weight|day|change|node|chunk|shape|expert|warning|failure|figure"
+)
+NOT_COUNTS = "rate|throughput|product|dtype|method|found|version|times|input|output"
+NOT_WORDS = "of|in|on|over|per|to|and|with|keeps"
+PLURAL = re.compile(rf"\{{(?!{NOT_COUNTS})\w+\}} ((?!{NOT_WORDS})[a-z-]+ )?({NOUNS})(s|es)\b")
+OF_ONE = re.compile(rf"\b1 ([A-Za-z-]+ )?({NOUNS}) (are|were|have|need)\b")
+PATHS = dict.fromkeys(("path", "file", "log", "source", "place"), "/p")
+
+
+@pytest.mark.parametrize("folder", OURS)
+def test_a_count_is_right_for_1_and_what_was_expected_has_one_form(folder: str) -> None:
+    wrong: list[str] = []
+    for id, template in load("en", folder).items():
+        one = text(id, "en", **dict.fromkeys(placeholders(template), 1))
+        plural = PLURAL.search(template) or "(s)" in template.replace("run (s)", "")
+        if plural or OF_ONE.search(one):
+            wrong.append(one)
+        if re.search(r"Expected|\bexpected: |\b(is|was|are) expected", template):
+            wrong.append(template)
+    assert wrong == []
+
+
+@pytest.mark.parametrize("language", messages.LANGUAGES)
+def test_a_missing_value_is_a_word(language: str) -> None:
+    for id, template in messages.catalogue(language).items():
+        for value in (None, "-"):
+            values = {**dict.fromkeys(placeholders(template), value), **PATHS}
+            shown = text(id, language, **values)
+            assert not re.search(r"=None|: (None|-)[.;)]|\((None|-)\)", shown), id
+
+
+@pytest.mark.parametrize("folder", OURS)
+def test_chinese_has_chinese_units_of_time(folder: str) -> None:
+    unit = re.compile(r"\} ?(s|min|h|d)\b(?!/)")
+    assert [id for id, template in load("zh", folder).items() if unit.search(template)] == []
 
 
 @pytest.mark.parametrize("language", messages.LANGUAGES)

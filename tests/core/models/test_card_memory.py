@@ -193,7 +193,7 @@ VERDICT_ASK = ServingDemand(max_model_len=2048, max_num_seqs=4)
         ),
         ({"blocks": 0}, (False, message("fit.no_cache", used="2.0", card="10.0"))),
         ({"blocks": 15}, (False, message("fit.short", tokens=1920, length=2048))),
-        ({"blocks": 16}, (True, message("fit.fits_some", times="1.0", length=2048, asked=4))),
+        ({"blocks": 16}, (True, message("fit.fits_some", times="1.0", length=2048, most=4))),
         ({"blocks": 64}, (True, message("fit.fits", times="4", length=2048))),
     ],
 )

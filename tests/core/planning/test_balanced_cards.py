@@ -171,21 +171,15 @@ def test_replicas_get_the_fewest_cards_each(capsys: pytest.CaptureFixture[str]) 
     [
         (
             (LARGE,),
-            (
-                r"Balanced choice: 8 cards\. 4 would fit: 0\.[56]\d? times the tokens/s\. -n "
-                r"changes it\."
-            ),
+            r"balanced: 4 cards would fit, with 0\.[56]\d? times the tokens/s \(-n\)",
         ),
         (
             (LARGE, "-d", "fp8"),
-            r"Balanced choice: 4 cards\. 2 would fit: 0\.[56]\d? times the tokens/s; 8: 1\.",
+            r"balanced: 2 cards would fit, with 0\.[56]\d? times the tokens/s; 8 give 1\.",
         ),
         (
             (SMALL,),
-            (
-                r"Balanced choice, and the fewest cards that fit: 1\. 2 cards: 0\.9\d? times the "
-                r"tokens/s\."
-            ),
+            r"balanced, and the fewest that fit; 0\.9\d? times the tokens/s with 2 cards",
         ),
     ],
 )
@@ -196,7 +190,7 @@ def test_the_screen_states_what_else_was_possible(
     assert run(front) == 0
     assert len(re.findall(expected, " ".join(capsys.readouterr().out.split()))) == 1
     assert run([*front, "-n", "4"]) == 0
-    assert "Balanced choice" not in capsys.readouterr().out
+    assert "balanced" not in capsys.readouterr().out
 
 
 def test_the_best_counts_tokens_per_card_and_waiting_users() -> None:
@@ -216,17 +210,17 @@ def test_warm_up_is_planned_for_the_same_cards(capsys: pytest.CaptureFixture[str
     assert planned["decode"] == plan(capsys, *words[:3])["buckets"]["decode"]
 
 
-@pytest.mark.parametrize("words", [("warmup",), ("render", "script")])
+@pytest.mark.parametrize("words", [("warmup", "--all"), ("render", "script")])
 def test_warm_up_and_files_state_the_choice_too(
     words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
     front = [*words, LARGE, "--engine", "vllm-fork@1.21", *MACHINE]
     assert run(front) == 0
     shown = capsys.readouterr()
-    assert " ".join((shown.out + shown.err).split()).count("Balanced choice: 8 cards.") == 1
+    assert " ".join((shown.out + shown.err).split()).count("balanced: 4 cards would fit") == 1
     assert run([*front, "-n", "8"]) == 0
     shown = capsys.readouterr()
-    assert "Balanced choice" not in shown.out + shown.err
+    assert "balanced" not in shown.out + shown.err
 
 
 @pytest.mark.parametrize(

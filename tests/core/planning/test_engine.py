@@ -100,6 +100,7 @@ def test_an_engine_is_a_process_with_cards_and_without_a_warm_up_unless_it_state
         "inner": None,
         "innermost": bare,
         "needs_gaudi2_range": False,
+        "takes_first_gaudi": False,
         "calibration": None,
         "profile_key": "bare",
         "over_hosts": None,

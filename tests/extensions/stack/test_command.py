@@ -89,7 +89,7 @@ def test_a_downtime_is_stated_and_needs_consent(
         2,
         "",
         [
-            "Without an answer for 1 min 0 s to 2 min 30 s (load and warm-up, estimated): chat. "
+            "Without an answer for 60 s to 2 min (load and warm-up, estimated): chat. "
             "The cards do not suffice for the new version next to the old one.",
             "Without an answer for a time that is not known: e. "
             "The cards do not suffice for the new version next to the old one.",

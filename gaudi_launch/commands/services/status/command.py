@@ -17,6 +17,7 @@ def status(
     history: str = typer.Option(
         "", "--history", metavar="TIME", help="Draw its last 30m, 1h or 1d."
     ),
+    everything: bool = typer.Option(False, "--all", help="Also all cards and the CPUs."),
     as_json: bool = JSON,
 ) -> None:
     """Show plan, phases with times, card memory, warm-up against its estimate, last error."""
@@ -30,6 +31,6 @@ def status(
     if as_json:
         emit_json(document)
     else:
-        show(found.service, document)
+        show(found.service, document, complete=everything)
         if found.history is not None:
             show_history(found.history, found.history_seconds)

@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any
 from rich.cells import set_cell_size
 
 from gaudi_launch.cli.console import can_show, console, known, table
+from gaudi_launch.cli.short_page import NotedRow, ShortPage, command_line
 from gaudi_launch.cli.sparkline import sparkline
+from gaudi_launch.cli.views.memory_bar import memory_words
 from gaudi_launch.cli.views.run_record import run_line
-from gaudi_launch.cli.views.services import clock
 from gaudi_launch.cli.views.services import to_json as service_to_json
+from gaudi_launch.core.base.durations import duration, rough, span
 from gaudi_launch.core.base.messages import text
 from gaudi_launch.core.base.optional import mapped, mean
 from gaudi_launch.core.services.state.registry import phase
@@ -75,47 +77,69 @@ def _card_to_json(card: Card) -> dict[str, Any]:
     }
 
 
-def show(service: ServiceRecord, document: dict[str, Any]) -> None:
-    """Print the document of a service."""
-
-    out = console()
-
-    def say(id: str, value: object) -> None:
-        if value not in (None, "", [], {}):
-            line = text("common.pair", label=text(f"services.word_{id}"), value=value)
-            out.print(line)
-
-    out.print(text("common.pair", label=service.name, value=phase(service)), style="bold")
-    say("model", document["model"])
-    say("engine", document["engine"])
-    say("url", document["url"])
-    say("cards", ",".join(map(str, service.modules)))
-    say("cpus", document["plan"]["cpus"])
-    say("plan", _plan(document["plan"]))
-    memory = document["plan"]["memory"] or {}
-    say("memory", "  ".join(f"{name} {gib:.1f}" for name, gib in memory.items()))
-    if document["uptime_seconds"] is not None:
-        say("up", clock(document["uptime_seconds"]))
-    if document["requests"]:
-        say("requests", text("services.load", **document["requests"]))
-    if document["restarts"]:
-        say("restarts", document["restarts"])
-    say("error", document["error"])
-    if document["warmup"]["graphs"]:
-        say("warmup", _warmup_line(document["warmup"], simulated=document["simulated"]))
-    say("compiles", document["run_time_compiles"] or None)
+def show(service: ServiceRecord, document: dict[str, Any], *, complete: bool) -> None:
+    """Print what the service does, the next command, its facts and its cards."""
+    facts = [(text(f"services.word_{id}"), value) for id, value in _facts(service, document)]
+    if complete:
+        facts.append((text("services.word_cpus"), document["plan"]["cpus"]))
+    lines = [
+        text("common.pair", label=label, value=value)
+        for label, value in facts
+        if value not in (None, "", [], {})
+    ]
     if document["simulated_run"]:
-        out.print(run_line(document["simulated_run"]))
-    if document["phases"]:
-        rows = [_phase_row(each, service.alive) for each in document["phases"]]
-        out.print(table("", text("services.phase_columns").split("|"), rows, right=(1, 2)))
-    if document["cards"]:
-        cards = list(map(_card_row, document["cards"]))
-        out.print(table("", text("services.card_columns").split("|"), cards, right=(0, 1, 2, 3)))
+        lines.append(run_line(document["simulated_run"]))
+    sentence, command = _answer(service, document)
+    page = ShortPage(
+        [sentence, command_line(text("page.next", command=command)), *lines],
+        text("services.card_columns").split("|"),
+        [NotedRow(_card_row(card)) for card in document["cards"]],
+        right=(0, 1, 2, 3),
+    )
+    page.show(complete=complete)
     if document["ray"]:
-        say("ray", document["ray"]["dashboard"])
         _show_ray(document["ray"])
-    say("log", document["log"])
+
+
+def _answer(service: ServiceRecord, document: dict[str, Any]) -> tuple[str, str]:
+    """Return what the service does, and the next command."""
+    name = service.name
+    if not service.alive:
+        if service.failed:
+            return text("services.has_failed", name=name), f"gaudi-launch why {name}"
+        return text("services.ended", name=name), f"gaudi-launch restart {name}"
+    if service.phase == "ready":
+        up = mapped(duration, document["uptime_seconds"]) or text("services.moment")
+        answer = text("services.answers_at", name=name, url=document["url"], up=up)
+        return answer, f"gaudi-launch chat {name}"
+    answer = text("services.is_starting", name=name, phase=phase(service))
+    if document["left_seconds"] is not None:
+        left = rough(document["left_seconds"])
+        answer = text("services.is_starting_left", name=name, phase=phase(service), left=left)
+    return answer, f"gaudi-launch wait {name}"
+
+
+def _facts(service: ServiceRecord, document: dict[str, Any]) -> list[tuple[str, object]]:
+    """Return the label and the value of each line; empty ones are not known."""
+    requests = document["requests"] and text("services.load", **document["requests"])
+    ray = document["ray"] and document["ray"]["dashboard"]
+    phases = [_phase_line(each, service.alive) for each in document["phases"]]
+    return [
+        ("error", document["error"]),
+        ("requests", requests),
+        ("model", document["model"]),
+        ("engine", document["engine"]),
+        ("url", document["url"]),
+        ("cards", ",".join(map(str, service.modules))),
+        ("plan", _plan(document["plan"])),
+        ("memory", memory_words(document["plan"]["memory"] or {})),
+        ("warmup", _warmup_line(document["warmup"], simulated=document["simulated"])),
+        ("phases", text("common.between").join(phases)),
+        ("restarts", document["restarts"] or None),
+        ("compiles", document["run_time_compiles"] or None),
+        ("ray", ray),
+        ("log", document["log"]),
+    ]
 
 
 def _show_ray(ray: Mapping[str, Any]) -> None:
@@ -136,23 +160,21 @@ def _show_ray(ray: Mapping[str, Any]) -> None:
 
 def _warmup_line(warmup: dict[str, Any], *, simulated: bool) -> str:
     """Return the graphs with the measured and the estimated time of their warm-up."""
-    estimated = "-"
+    if not warmup["graphs"]:
+        return ""
+    known = [text("services.warmup_graphs", n=warmup["graphs"])]
+    if warmup["seconds"] is not None:
+        id = "services.warmup_simulated" if simulated else "services.warmup_measured"
+        known.append(text(id, time=duration(warmup["seconds"])))
     if warmup["estimated"]:
-        low, high = warmup["estimated"]["low"], warmup["estimated"]["high"]
-        estimated = f"{clock(low)} - {clock(high)}"
-    measured = mapped(clock, warmup["seconds"]) or "-"
-    id = "services.warmup"
-    if simulated:
-        id = "services.warmup_simulated"
-    return text(id, graphs=warmup["graphs"], measured=measured, estimated=estimated)
+        time = span(warmup["estimated"]["low"], warmup["estimated"]["high"])
+        known.append(text("services.warmup_estimated", time=time))
+    return text("common.between").join(known)
 
 
-def _phase_row(phase: dict[str, Any], alive: bool) -> tuple[str, str, str]:
-    return (
-        text(f"serve.phase_{phase['name']}"),
-        _time(phase, alive),
-        str(phase["items"] or ""),
-    )
+def _phase_line(phase: dict[str, Any], alive: bool) -> str:
+    name = text(f"serve.phase_{phase['name']}")
+    return f"{name} {_time(phase, alive)}"
 
 
 def show_history(points: Sequence[HistoryPoint], seconds: float) -> None:
@@ -242,7 +264,7 @@ def _plan(plan: dict[str, Any]) -> str:
         parts.append(text("services.plan_length", count=length))
     if requests:
         parts.append(text("services.plan_requests", count=requests))
-    return ", ".join(part for part in parts if part)
+    return text("common.between").join(part for part in parts if part)
 
 
 def _time(phase: dict[str, Any], alive: bool) -> str:
@@ -251,7 +273,7 @@ def _time(phase: dict[str, Any], alive: bool) -> str:
     Its times are those of this boot's clock.
     """
     if phase["end"] is not None:
-        return clock(phase["end"] - phase["begin"])
+        return duration(phase["end"] - phase["begin"])
     if not alive:
         return "..."
-    return f"{clock(time.monotonic() - phase['begin'])} ..."
+    return f"{duration(time.monotonic() - phase['begin'])} ..."

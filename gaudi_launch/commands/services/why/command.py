@@ -19,6 +19,7 @@ def why(
     exit_status: int | None = typer.Option(
         None, "--exit-status", help="Exit status of the engine; -9 for SIGKILL."
     ),
+    everything: bool = typer.Option(False, "--all", help="All evidence, and the sources."),
     as_json: bool = JSON,
 ) -> None:
     """Explain a failure: phase, evidence, cause and remedy."""
@@ -30,4 +31,4 @@ def why(
     if as_json:
         emit_json(to_json(explanation))
     else:
-        show(explanation)
+        show(explanation, complete=everything)

@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from gaudi_launch.core.services.log.excerpt import Excerpt
 
 
+# of a log without a known cause
+_LOG_LINES, _FEW_LOG_LINES = 30, 15
+
+
 def to_json(explanation: Explanation) -> dict[str, Any]:
     """Return the explanation for programs."""
     found = explanation.found
@@ -39,35 +43,39 @@ def _documents(causes: tuple[Cause, ...], content: Excerpt) -> list[dict[str, An
     return documents
 
 
-def lines_of(explanation: Explanation) -> list[str]:
-    """Return the text of an explanation: the causes with their evidence and remedies."""
+def lines_of(explanation: Explanation, *, complete: bool = True) -> list[str]:
+    """Return the text of an explanation: the causes with their remedies and evidence.
+
+    Without ``complete`` each has the first line of its evidence, and no source.
+    """
     found, content = explanation.found, explanation.content
-    lines = []
+    lines = [_outcome(explanation), rendered(explanation.note) or ""]
+    command = next((each for cause in found.causes for each in cause.commands), "")
+    if command:
+        lines.insert(1, text("page.next", command=command))
     if explanation.simulated:
         lines.append(text("diagnose.simulated"))
-    if explanation.note is not None:
-        lines.append(explanation.note.render())
-    outcome = _outcome(explanation)
-    if outcome:
-        lines.append(outcome)
-    lines += _unexplained(explanation)
-    lines += _lines(found.causes, content, text("diagnose.word_cause"))
+    lines = [line for line in lines if line]
+    lines += _unexplained(explanation, _LOG_LINES if complete else _FEW_LOG_LINES)
+    lines += _lines(found.causes, content, text("diagnose.word_cause"), complete=complete)
     if found.permanent:
         lines.append("\n" + text("diagnose.permanent"))
     if found.findings:
         lines.append("\n" + text("diagnose.findings"))
-    lines += _lines(found.findings, content, text("diagnose.word_finding"))
+    lines += _lines(found.findings, content, text("diagnose.word_finding"), complete=complete)
     if explanation.history:
         lines.append("\n" + text("diagnose.history"))
     lines += [f"  {event.render()}" for event in explanation.history]
+    if not complete and (found.causes or found.findings):
+        lines.append(text("diagnose.more"))
     return [part for line in lines for part in line.split("\n")]
 
 
-def show(explanation: Explanation) -> None:
-    """Print the text of an explanation."""
+def show(explanation: Explanation, *, complete: bool) -> None:
+    """Print the text of an explanation; commands are not folded."""
     out = console()
-    for line in lines_of(explanation):
-        out.print(line)
+    for line in lines_of(explanation, complete=complete):
+        out.print(line, soft_wrap=line.lstrip().startswith("$ ") or None)
 
 
 def _outcome(explanation: Explanation) -> str:
@@ -75,6 +83,9 @@ def _outcome(explanation: Explanation) -> str:
     found = explanation.found
     phase = text(f"serve.phase_{found.phase}")
     if found.failed and explanation.content.text:
+        if found.causes:
+            cause = found.causes[0].title.render()
+            return text("diagnose.failed_because", phase=phase, cause=cause)
         return text("diagnose.failed", phase=phase)
     if found.causes:
         return text("diagnose.requests")
@@ -84,33 +95,34 @@ def _outcome(explanation: Explanation) -> str:
     return _no_failure(found, phase)
 
 
-def _unexplained(explanation: Explanation) -> list[str]:
+def _unexplained(explanation: Explanation, most: int) -> list[str]:
     """Return the end of a failed run's log without a known cause, below its title."""
     found = explanation.found
-    last = explanation.content.text.splitlines()[-30:]
+    last = explanation.content.text.splitlines()[-most:]
     is_explained = found.causes or explanation.note is not None
     if not found.failed or is_explained or not last:
         return []
     return [text("diagnose.none"), *(f"  {line}" for line in last)]
 
 
-def _lines(causes: tuple[Cause, ...], content: Excerpt, word: str) -> list[str]:
-    """Return the facts of each cause, below its number."""
+def _lines(causes: tuple[Cause, ...], content: Excerpt, word: str, *, complete: bool) -> list[str]:
+    """Return what to do about each cause and its evidence, below its number."""
     lines = []
     for number, cause in enumerate(causes, start=1):
         lines.append(
             "\n" + text("common.pair", label=f"{word} {number}", value=cause.title.render())
         )
-        for line, words in cause.evidence:
-            at = content.line_in_file(line)
-            lines.append("  " + text("diagnose.line_at", line=at, words=words))
         remedy, *notes = cause.remedies
         label = text("diagnose.word_remedy")
         lines.append("  " + text("common.pair", label=label, value=remedy))
         lines += [f"    {note}" for note in notes]
         lines += [f"    $ {command}" for command in cause.commands]
-        source = text("common.pair", label=text("diagnose.word_source"), value=cause.source)
-        lines.append(f"  {source}")
+        for line, words in cause.evidence[: None if complete else 1]:
+            at = content.line_in_file(line)
+            lines.append("  " + text("diagnose.line_at", line=at, words=words))
+        if complete:
+            source = text("common.pair", label=text("diagnose.word_source"), value=cause.source)
+            lines.append(f"  {source}")
     return lines
 
 

@@ -145,7 +145,7 @@ def test_all_facts_of_a_service(
     monkeypatch.setattr(time, "monotonic", lambda: 100.0)
 
     def show(found: ServiceStatus) -> None:
-        status.show(found.service, status.to_json(found))
+        status.show(found.service, status.to_json(found), complete=True)
 
     bare = ServiceStatus(ServiceRecord("b", Path("/s/b"), {"phase": "start"}, True), {}, None, ())
     views(

@@ -42,8 +42,9 @@ def test_a_log_in_chinese_has_chinese_labels(
     log.write_text("INFO starting\n" + OOM)
     assert run(["why", str(log), "--lang", "zh"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[2:4] == ["原因 1：显存不足（OOM）。", f"  第 2 行：{OOM.strip()}"]
-    assert [line.split("：")[0] for line in lines[4:7:2]] == ["  处理方法", "  来源"]
+    at = lines.index("原因 1：显存不足（OOM）。")
+    assert lines[at + 1].startswith("  处理方法：")
+    assert f"  第 2 行：{OOM.strip()}" in lines[at:]
 
 
 @pytest.mark.parametrize(
