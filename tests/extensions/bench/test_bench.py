@@ -225,8 +225,8 @@ def test_a_named_service_and_its_default_file(
     [
         (["URL", "--rate", "fast"], 2, "--rate"),
         (["URL", "--rate", "0"], 2, "--rate"),
-        (["URL", "-i", "9,3"], 2, "--input"),
-        (["URL", "-o", "0"], 2, "--output"),
+        (["URL", "-i", "9,3"], 2, "-i is"),
+        (["URL", "-o", "0"], 2, "-o is"),
         (["URL", "--requests", "-3"], 2, "--requests"),
         (["URL", "--concurrency", "x"], 2, "--concurrency"),
         (["URL", "--trace", "/nonexistent"], 2, "/nonexistent"),
