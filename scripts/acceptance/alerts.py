@@ -51,6 +51,8 @@ from tests.support.waiting import unused_port
 MODEL = "Qwen/Qwen2.5-7B-Instruct"
 SERVICE = "alerts"
 MEASURED = "measured"
+# its launcher left no message
+LOST = "lost"
 # few blocks, so that clients fill them; one request always fits
 _BLOCKS = 120
 _LENGTH = 2048
@@ -107,6 +109,8 @@ class Exporters:
         """Return all alerts that have to fire."""
         cards, silent, disk = (self.instance(name) for name in ("cards", "silent", "disk"))
         return {
+            ("GaudiLaunchServiceFailed", cards, LOST),
+            ("GaudiLaunchExporterSilent", self.instance("gone"), ""),
             ("GaudiLaunchServiceRestarted", cards, SERVICE),
             ("GaudiLaunchCompiledAtRunTime", cards, SERVICE),
             ("GaudiLaunchKvCacheFull", cards, SERVICE),
@@ -207,6 +211,9 @@ def measured(folder: Path, engine: int) -> Iterator[None]:
     with registry.hold(MEASURED):
         state = {"name": MEASURED, "url": f"http://127.0.0.1:{engine}", "phase": "ready"}
         store.write(store.service_dir(MEASURED), "state.json", {**state, "modules": [0, 1]})
+        with registry.hold(LOST):
+            lost = {"name": LOST, "url": "http://127.0.0.1:9", "phase": "ready"}
+            store.write(store.service_dir(LOST), "state.json", lost)
         yield
 
 
@@ -225,6 +232,8 @@ def exporting(folder: Path) -> Iterator[Exporters]:
         exporter = [*_LAUNCHER, "exporter", "-p", str(found.ports["disk"])]
         alone = ["unshare", "--map-root-user", "--mount", "sh", "-c", _FULL_DISK, "sh", _DISK]
         start(started, [*alone, str(cache), *exporter], environment(folder, "disk"))
+        # nothing listens there
+        found.ports["gone"] = unused_port()
         yield found
 
 
@@ -253,7 +262,9 @@ def configure(folder: Path, exporters: Exporters, *, unchanged: bool) -> Path:
         rules = made / "gaudi-launch-rules.yml"
         document = yaml.safe_load(rules.read_text())
         for rule in document["groups"][0]["rules"]:
-            rule["for"] = "0s"
+            # a new exporter does not answer yet, and a service that is restarted has failed
+            brief = rule["alert"] in ("GaudiLaunchExporterSilent", "GaudiLaunchServiceFailed")
+            rule["for"] = "15s" if brief else "0s"
         rules.write_text(yaml.safe_dump(document))
     return made / "prometheus.yml"
 

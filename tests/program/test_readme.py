@@ -26,6 +26,7 @@ from tests.support.help_texts import all_commands
 from tests.support.places import TOP
 from tests.support.processes import TRIVIAL, write_engine_python
 from tests.support.serve import write_model
+from tests.support.shown import missing_lines, steps_of
 from tests.support.stand_in_server import serving
 from tests.support.waiting import GENEROUS, unused_port
 
@@ -82,6 +83,8 @@ BY_OTHERS = {
     *(command for command in COMMANDS if "rehearsal" in command),
     # it starts engines for as long as it says: tests/extensions/bench/tune/test_case.py
     *(command for command in COMMANDS if " tune " in command),
+    # tests/e2e/test_tutorial.py
+    *commands("docs/tutorial.md"),
     # lasts until it is stopped: tests/extensions/bench/test_webui.py
     "gaudi-launch webui demo",
 }
@@ -324,6 +327,35 @@ def test_each_command(
     expected = ENDS.get(command, ENDS.get(" ".join(words[:2]), {0}))
     assert code in expected, said
     assert "Traceback" not in said
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_the_tutorial_shows_what_its_commands_print(
+    language: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """UPDATE_GOLDEN=1 writes the outputs of the page again."""
+    name = "docs/tutorial-migrate.md"
+    name = name if language == "en" else chinese(name)
+    for kind in ("STATE", "CACHE", "CONFIG"):
+        monkeypatch.setenv(f"XDG_{kind}_HOME", str(tmp_path))
+    # nothing is read there or written: the page shows where a download would be
+    monkeypatch.setenv("XDG_DATA_HOME", "/home/me/.local/share")
+    monkeypatch.setenv("COLUMNS", "80")
+    page = read(name)
+    steps = steps_of(page)
+    for step in steps:
+        assert run(["--lang", language, *shlex.split(step.code)[1:]]) == 0
+        lines = capsys.readouterr().out.splitlines()
+        shown = "".join(f"{line.rstrip()}\n" for line in lines)
+        if os.environ.get("UPDATE_GOLDEN"):
+            page = page.replace(step.shown, shown)
+            (TOP / name).write_text(page, encoding="utf-8")
+        else:
+            assert [*missing_lines(step.shown, shown)] == []
+    assert len(steps) == len(commands(name))
 
 
 def test_the_program_plans_serves_and_stops(workplace: tuple[Path, dict[str, str]]) -> None:

@@ -29,6 +29,14 @@ _NAME = re.compile(r"gaudi_launch_\w+")
 # alert -> (series under the fault, series without it); one sample a minute for half an hour
 HOST = 'instance="h:9640"'
 FAULTS: dict[str, tuple[dict[str, str], dict[str, str]]] = {
+    "GaudiLaunchServiceFailed": (
+        {'gaudi_launch_service_phase{service="s",phase="lost"}': "1x30"},
+        {'gaudi_launch_service_phase{service="s",phase="stopped"}': "1x30"},
+    ),
+    "GaudiLaunchExporterSilent": (
+        {f'up{{{HOST},job="gaudi-launch"}}': "1x10 0x20"},
+        {f'up{{{HOST},job="gaudi-launch"}}': "0x20 1x3 0x3"},
+    ),
     "GaudiLaunchServiceRestarted": (
         {'gaudi_launch_service_restarts_total{service="s"}': "0x20 1x10"},
         {'gaudi_launch_service_restarts_total{service="s"}': "1x30"},
