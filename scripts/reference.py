@@ -13,6 +13,7 @@ example.
 
 from __future__ import annotations
 
+import csv
 import importlib.util
 import json
 import re
@@ -122,7 +123,7 @@ def _page(file: str, name: str, lines: Iterable[str], language: str) -> str:
     if name in TITLES:
         return f"# {_in(language, TITLES[name])}\n\n{part}"
     before = (DOCS / file).read_text(encoding="utf-8").partition(BEGIN)[0].rstrip()
-    heading = _in(language, "Causes that are recognised")
+    heading = _in(language, HEADINGS[name])
     before = before.removesuffix(f"## {heading}").rstrip()
     return f"{before}\n\n## {heading}\n\n{part}"
 
@@ -481,6 +482,63 @@ def _files(language: str) -> Iterator[str]:
     yield from _table(language, header, rows)
 
 
+# shipped facts whose source may be "assumed", and the step that measures each kind
+_MEASURED_BY = {
+    "memory": "memory_size, memory_fill",
+    "bandwidth_gb_s": "memory_rate",
+    "device_types": "checks",
+    "temperature_hot_c": "sustained, heat",
+    "memory_margin_mib": "served_small",
+    "attention": "served_model",
+    "api.request": "served_small",
+}
+
+
+def _assumptions(language: str) -> Iterator[str]:
+    """Yield the values that no source states, with what would measure them."""
+    rows = [*_assumed_facts(), *_assumed_speeds(), *_assumed_limits()]
+    # sources are quoted as they are, in both languages
+    quoted = [(name, f"`{source}`", measured) for name, source, measured in rows]
+    yield from _table(language, ("assumption", "source", "measured by"), quoted)
+
+
+def _assumed_facts() -> Iterator[Row]:
+    accelerators = TOP / "profiles/accelerators.yaml"
+    for line in accelerators.read_text(encoding="utf-8").splitlines():
+        name, _, why = line.partition("# assumed")
+        if why and not line.startswith("#"):
+            name = name.strip()
+            yield f"`{name}`", why.strip(" :;"), _step_of(name.partition(":")[0])
+    facts = yaml.safe_load(accelerators.read_text(encoding="utf-8"))
+    for product, each in facts["accelerators"].items():
+        for name, source in each["sources"].items():
+            if "assumed" in source:
+                yield f"`{product}.{name}`", source, _step_of(name)
+
+
+def _assumed_speeds() -> Iterator[Row]:
+    constants = TOP / "profiles/performance/constants.csv"
+    for row in csv.DictReader(constants.open(encoding="utf-8")):
+        if row["kind"] == "assumed" and ".cpu" not in row["name"]:
+            yield (
+                f"`{row['name']}` {row['value']} {row['unit']}",
+                row["source"],
+                _step_of(row["name"]),
+            )
+
+
+def _assumed_limits() -> Iterator[Row]:
+    facts = yaml.safe_load((TOP / "profiles/acceptance.yaml").read_text(encoding="utf-8"))
+    for name, limit in facts["limits"].items():
+        shares = [f"{who} {100 * share['ok']:.0f} %" for who, share in limit["products"].items()]
+        if shares and "assumed" in limit["source"]:
+            yield f"`{name}: {', '.join(shares)}`", limit["source"], f"`{name}`"
+
+
+def _step_of(name: str) -> str:
+    return ", ".join(f"`{step}`" for step in _MEASURED_BY[name].split(", "))
+
+
 # the folders and names of docs/files.md on a host without XDG variables
 _PLACES = {
     "STATE": "~/.local/state/gaudi-launch",
@@ -742,12 +800,18 @@ TITLES = {
     "json": "JSON output",
     "files": "Files and folders",
 }
+# of the generated part below a page that is written by hand
+HEADINGS = {
+    "troubleshooting": "Causes that are recognised",
+    "first-day": "Assumptions",
+}
 PAGES: Mapping[str, Callable[[str], Iterator[str]]] = {
     "commands": _commands,
     "environment": _environment,
     "exit-codes": _exit_codes,
     "files": _files,
     "troubleshooting": _causes,
+    "first-day": _assumptions,
 }
 
 

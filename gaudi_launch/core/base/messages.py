@@ -78,7 +78,8 @@ def text(id: str, language_: str | None = None, **values: Any) -> str:
     if template is None:
         return id + "".join(f" {name}={value}" for name, value in values.items())
     try:
-        return _Counts(catalogue(chosen).get("common.none", "-")).vformat(template, (), values)
+        none = catalogue(chosen).get("common.none", "-")
+        return _Counts(none, template).vformat(template, (), values)
     except (KeyError, IndexError, ValueError):
         return template + "".join(f" {name}={value}" for name, value in values.items())
 
@@ -88,20 +89,24 @@ class _Counts(Formatter):
 
     A value that is None, or "-" as in a table, becomes text.
 
-    >>> _Counts("none").format("{n:free card}, {m:process}, {found}", n=1, m=2, found="-")
+    >>> _Counts("none", "{found}").format("{n:free card}, {m:process}, {found}", n=1, m=2, found="-")
     '1 free card, 2 processes, none'
     """
 
-    def __init__(self, none: str) -> None:
+    def __init__(self, none: str, template: str) -> None:
         self._none = none
+        self._template = template
 
     def get_value(self, key: int | str, args: Any, kwargs: Any) -> Any:
         """Return a value, and text for a missing one.
 
-        "-" as a path is stdin or stdout.
+        "-" as a path is stdin or stdout, and in quotes it is what the user typed.
         """
         value = super().get_value(key, args, kwargs)
-        if value is None or (value == "-" and key not in _PATHS):
+        typed = any(f"{quote}{{{key}}}" in self._template for quote in _QUOTES)
+        if value == "-" and (typed or key in _AS_GIVEN):
+            return value
+        if value is None or value == "-":
             return self._none
         return value
 
@@ -118,7 +123,9 @@ class _Counts(Formatter):
 
 
 _HISSING = ("s", "ch", "sh", "x")
-_PATHS = ("path", "file", "log", "source", "place")
+_QUOTES = ("'", '"', "“")
+# "-" is a path, or a cell of top
+_AS_GIVEN = ("path", "file", "log", "source", "place", "filter", "use")
 
 
 @cache

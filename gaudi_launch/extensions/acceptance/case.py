@@ -23,10 +23,11 @@ from gaudi_launch.core.base.errors import ExitCode, LaunchError, file_error
 from gaudi_launch.core.base.messages import message
 from gaudi_launch.core.base.reader import read_json
 from gaudi_launch.core.base.steps import step
-from gaudi_launch.core.engines.registry import detect_engine, installation
+from gaudi_launch.core.engines.registry import detect_engine
 from gaudi_launch.core.host.accelerators import accelerator_of
 from gaudi_launch.core.services.state import registry, store
 from gaudi_launch.core.services.state.identity import boot_id
+from gaudi_launch.extensions.acceptance import served
 from gaudi_launch.extensions.acceptance.card_state import name_of, read_counters
 from gaudi_launch.extensions.acceptance.judge import judge
 from gaudi_launch.extensions.acceptance.records import (
@@ -142,8 +143,8 @@ def _bed(now: DoctorFacts, cards: tuple[Card, ...], request: AcceptanceRequest) 
             found = detect_engine(python)
         if found is not None and (found.engine or python):
             python, engine = found.python, found.engine
-    elif python is None and installation("cpu").is_ready():
-        python = str(installation("cpu").python())
+    elif python is None and served.stand_in_installation().is_ready():
+        python = str(served.stand_in_installation().python())
     scale = float(os.environ.get(_SCALE) or 1)
     product = accelerator_of(now.host)
     return TestBed(now, cards, product, python, engine, request.doctor.weights, scale)

@@ -106,7 +106,7 @@ def _files(facts: DoctorFacts) -> dict[str, dict[str, str]]:
 def write(run: AcceptanceRun, facts: DoctorFacts) -> Path:
     """Write the file of a run and return its path. Raises LaunchError (FAILED)."""
     day = time.strftime("%Y-%m-%d-%H-%M-%S", time.localtime(run.ended))
-    path = folder() / f"gaudi-launch-evidence-{run.product or 'cpu'}-{day}.json"
+    path = folder() / f"gaudi-launch-evidence-{run.product or 'no-cards'}-{day}.json"
     text = json.dumps(document(run, facts), ensure_ascii=False, indent=1) + "\n"
     try:
         paths.write_whole(path, text, mode=0o600)

@@ -14,7 +14,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gaudi_launch.core.base import interrupt
 from gaudi_launch.core.base.background import in_background
@@ -22,11 +22,14 @@ from gaudi_launch.core.base.errors import LaunchError
 from gaudi_launch.core.base.json_values import mapping
 from gaudi_launch.core.base.messages import Message, message
 from gaudi_launch.core.base.reader import parse_json
-from gaudi_launch.core.engines.registry import installation
+from gaudi_launch.core.engines.registry import ENGINES, installation
 from gaudi_launch.core.services.state import registry
 from gaudi_launch.core.services.stop import stop
 from gaudi_launch.extensions.acceptance.records import NoFigure, StepMeasurement
 from gaudi_launch.extensions.acceptance.tools import ProgramEnd, TestBed
+
+if TYPE_CHECKING:
+    from gaudi_launch.core.engines.install.installation import Installation
 
 _log = logging.getLogger(__name__)
 
@@ -38,6 +41,15 @@ _END_SECONDS = 60.0
 # what an engine logs about memory, buckets and warm-up; of a log, the first lines of each run
 _TOLD = re.compile(r"KV cache|bucket|memory|GiB|warm-?up|graph", re.IGNORECASE)
 _MOST_LINES = 200
+
+
+# the engine whose cards are simulated, for a server in the place of one with cards
+_STAND_IN = next(name for name, each in ENGINES.items() if each.machine)
+
+
+def stand_in_installation() -> Installation:
+    """Return the environment that runs without cards, with torch for the CPU."""
+    return installation(ENGINES[_STAND_IN].installation)
 
 
 def small(bed: TestBed, name: str) -> StepMeasurement:
@@ -57,9 +69,9 @@ def _how(bed: TestBed, model: str) -> list[str]:
         modules = [str(card.module) for card in bed.cards]
         one = ["-m", modules[0]] if model == _SMALL else []
         return ["--engine", bed.engine, "--python", str(bed.python), *one]
-    if not installation("cpu").is_ready():
+    if not stand_in_installation().is_ready():
         raise NoFigure("skipped", message("accept.no_cpu_engine"))
-    return ["--engine", "simulated", "--time-scale", _TIME_SCALE]
+    return ["--engine", _STAND_IN, "--time-scale", _TIME_SCALE]
 
 
 def _ours(*words: str) -> list[str]:

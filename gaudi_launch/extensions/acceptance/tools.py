@@ -139,20 +139,20 @@ def torch_answers(bed: TestBed, test: str, kind: str = "bf16") -> dict[str, dict
     """Return a test's answer by card; all run together. Raises NoFigure."""
     if bed.python is None:
         raise NoFigure("skipped", message("accept.no_python"))
-    on_card = "card" if bed.cards else "cpu"
+    on_card = "card" if bed.cards else "host"
     shapes = facts()["shapes"]
     family = bed.product_id if bed.product_id in shapes else "other"
     job = {
         "test": test,
-        "device": "hpu" if bed.cards else "cpu",
+        "device": "hpu" if bed.cards else "",
         "seconds": bed.seconds(test),
-        "shapes": shapes[family if bed.cards else "cpu"][kind],
+        "shapes": shapes[family if bed.cards else "host"][kind],
         "tensor_mib": facts()["tensor_mib"][on_card],
         "fill": facts()["fill"][on_card],
     }
     argv = [bed.python, str(_RATES), json.dumps(job)]
     base = {**environment(bed), "PT_HPU_LAZY_MODE": "1"}
-    names = [str(card.module) for card in bed.cards] or ["cpu"]
+    names = [str(card.module) for card in bed.cards] or ["host"]
     programs = [Program(argv, {**base, "HABANA_VISIBLE_MODULES": name}) for name in names]
     if not bed.cards:
         programs = [Program(argv, environment(bed))]

@@ -28,7 +28,8 @@ class Device:
     def __init__(self, name: str) -> None:
         import torch
 
-        self.torch, self.name = torch, name
+        # without a name: where torch puts a tensor by itself
+        self.torch, self.name = torch, name or str(torch.empty(0).device)
         self.core: Any = None
         self.metrics: Any = None
         # graphs that were compiled in a timed part
