@@ -15,7 +15,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from gaudi_launch.cli.doc_pages import pages
 from gaudi_launch.cli.table import COMPLETES, listed
+from gaudi_launch.core.base.messages import LANGUAGES
+from gaudi_launch.core.base.paths import config_dir, data_dir, profiles_dir
 from gaudi_launch.core.base.reader import read_json
 
 _KEPT = "_GAUDI_LAUNCH_KEPT"
@@ -108,8 +111,6 @@ def machines() -> Iterable[Completion]:
 
 def accelerators() -> Iterable[Completion]:
     """Return the accelerators with a profile."""
-    from gaudi_launch.core.base.paths import profiles_dir
-
     return [Completion(name) for name in _found(profiles_dir() / "accelerators.yaml", _ACCELERATOR)]
 
 
@@ -120,8 +121,6 @@ def profiles() -> Iterable[Completion]:
 
 def models() -> Iterable[Completion]:
     """Return the demo, downloaded models, and the hub IDs that profiles list."""
-    from gaudi_launch.core.base.paths import data_dir
-
     known = {hub_id for path in _profile_files() for hub_id in _found(path, _HUB_ID)}
     downloads = data_dir() / "models"
     here = {
@@ -132,15 +131,11 @@ def models() -> Iterable[Completion]:
 
 def languages() -> Iterable[Completion]:
     """Return the languages of messages."""
-    from gaudi_launch.core.base.messages import LANGUAGES
-
     return [Completion(language) for language in LANGUAGES]
 
 
 def topics() -> Iterable[Completion]:
     """Return the pages of the documentation."""
-    from gaudi_launch.cli.doc_pages import pages
-
     return [Completion(page.name, page.title) for page in pages()]
 
 
@@ -155,8 +150,6 @@ def dtypes() -> Iterable[Completion]:
 
 
 def _profile_files() -> list[Path]:
-    from gaudi_launch.core.base.paths import config_dir, profiles_dir
-
     return [
         *(profiles_dir() / "models").glob("*.yaml"),
         *(config_dir() / "profiles").glob("*.yaml"),

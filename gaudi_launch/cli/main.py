@@ -15,13 +15,19 @@ import typer
 import typer.core
 import typer.main
 
+from gaudi_launch.cli.colour import ERROR, is_coloured, painted
 from gaudi_launch.cli.command_app import HelpGroup
-from gaudi_launch.cli.console import give_up, sentences
+from gaudi_launch.cli.console import emit_json, give_up, sentences
 from gaudi_launch.cli.gone import refuse_gone
+from gaudi_launch.cli.nearest import suggestion
+from gaudi_launch.cli.positional import options_end
 from gaudi_launch.cli.streams import prepare_streams, shows
 from gaudi_launch.cli.table import COMMANDS, COMPLETES, GROUPS, listed, load_command
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.messages import LANGUAGES, language, set_language, text
+from gaudi_launch.core.base.paths import state_dir
+from gaudi_launch.core.base.steps import shown_by
+from gaudi_launch.core.base.version import VERSION
 
 if TYPE_CHECKING:
     from gaudi_launch.core.base.errors import LaunchError
@@ -88,8 +94,6 @@ app = typer.Typer(
 
 def _version(wanted: bool) -> None:
     if wanted:
-        from gaudi_launch.core.base.version import VERSION
-
         typer.echo(f"gaudi-launch {VERSION}")
         raise typer.Exit()
 
@@ -170,10 +174,8 @@ def run(arguments: list[str]) -> int:
 
 
 def _run(arguments: list[str], lang: str | None, debug: bool) -> int:
-    from gaudi_launch.cli.positional import options_end
     from gaudi_launch.cli.status_line import status_line
     from gaudi_launch.core.base.interrupt import redelivered
-    from gaudi_launch.core.base.steps import shown_by
 
     as_json = "--json" in arguments[: options_end(arguments)]
     set_language(lang)
@@ -245,8 +247,6 @@ def _launch_error(error: LaunchError, as_json: bool) -> int:
 
     The names are those that it lists.
     """
-    from gaudi_launch.cli.nearest import suggestion
-
     document = error.to_json()
     near = suggestion(error)
     if near:
@@ -260,12 +260,8 @@ def _launch_error(error: LaunchError, as_json: bool) -> int:
 
 def _report(error: dict[str, Any], detail: str | None, as_json: bool) -> int:
     if as_json:
-        from gaudi_launch.cli.console import emit_json
-
         emit_json({"schema": 1, "error": error})
     else:
-        from gaudi_launch.cli.colour import ERROR, is_coloured, painted
-
         shown = painted("gaudi-launch:", ERROR, coloured=is_coloured(sys.stderr))
         print(
             _folded(f"gaudi-launch: {error['message']}").replace("gaudi-launch:", shown, 1),
@@ -330,8 +326,6 @@ def _unexpected(error: Exception, as_json: bool, debug: bool) -> int:
 
 
 def _keep_trace(trace: str) -> str:
-    from gaudi_launch.core.base.paths import state_dir
-
     try:
         state_dir().mkdir(parents=True, exist_ok=True)
         path = state_dir() / "last-crash.txt"

@@ -10,8 +10,11 @@ from pathlib import Path
 import typer
 
 from gaudi_launch.cli.command_app import JSON, CommandApp
-from gaudi_launch.cli.console import size_text
+from gaudi_launch.cli.console import emit_json, size_text
 from gaudi_launch.cli.record_options import ModelCommand
+from gaudi_launch.cli.terminal import Terminal
+from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.core.base.messages import text
 
 app = CommandApp()
 
@@ -53,11 +56,7 @@ def pull(
     """Download a model. Run again after an interruption to resume."""
     import os
 
-    from gaudi_launch.cli.console import emit_json
-    from gaudi_launch.cli.terminal import Terminal
     from gaudi_launch.core.base import mirrors
-    from gaudi_launch.core.base.errors import ExitCode, LaunchError
-    from gaudi_launch.core.base.messages import text
     from gaudi_launch.core.launch import model_setup
     from gaudi_launch.core.models.config import looks_like_hub_id, refuse_address
 

@@ -12,6 +12,7 @@ import typer
 
 from gaudi_launch.cli.command_app import CommandApp
 from gaudi_launch.cli.options import Launch, LaunchOptions, RecordCommand
+from gaudi_launch.cli.views.run_record import run_line
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.messages import text
 
@@ -123,7 +124,6 @@ def _wait(started: StartedService) -> None:
 
 
 def _finish(outcome: EngineOutcome, started: StartedService) -> None:
-    from gaudi_launch.cli.views.run_record import run_line
     from gaudi_launch.core.services.diagnosis.failure import failure
     from gaudi_launch.core.services.run_record import read_run_record
     from gaudi_launch.core.services.state import store

@@ -16,6 +16,7 @@ from gaudi_launch.cli.progress import LaunchBar
 from gaudi_launch.core.base.durations import span
 from gaudi_launch.core.base.messages import text
 from gaudi_launch.core.base.optional import mapped
+from gaudi_launch.core.predict.balance import TYPICAL_INPUT, TYPICAL_OUTPUT
 
 if TYPE_CHECKING:
     from gaudi_launch.core.planning.plan import Plan
@@ -34,7 +35,6 @@ def _predicted(plan: Plan) -> str | None:
     """
     from gaudi_launch.cli.views.estimate import summary
     from gaudi_launch.core.launch.prediction import of_record
-    from gaudi_launch.core.predict.balance import TYPICAL_INPUT, TYPICAL_OUTPUT
     from gaudi_launch.core.predict.load import from_ranges
 
     most = plan.args.last("--max-num-seqs") or ""

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.optional import mapped
 from gaudi_launch.core.base.paths import cache_dir
+from gaudi_launch.core.buckets.bucket_list import Buckets
 from gaudi_launch.core.recipes import cache_root
 from gaudi_launch.core.recipes.key import parts_of, parts_of_host
 from gaudi_launch.core.recipes.size_limits import Doomed, parse_age, parse_size, to_prune
@@ -176,7 +177,6 @@ def adopt(options: LaunchOptions) -> tuple[Path, Ledger]:
 
     No start script recorded the buckets that its files cover, so none are claimed.
     """
-    from gaudi_launch.core.buckets.bucket_list import Buckets
     from gaudi_launch.core.launch.route import prepare
 
     root = root_of(Path(options.cache_dir) if options.cache_dir else None)

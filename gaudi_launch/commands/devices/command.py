@@ -18,9 +18,11 @@ import typer
 from gaudi_launch.cli.command_app import JSON, CommandApp
 from gaudi_launch.cli.console import emit_json, known
 from gaudi_launch.cli.streams import is_utf
+from gaudi_launch.core.base import paths
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.messages import text
 from gaudi_launch.core.base.optional import mapped, value_or
+from gaudi_launch.core.base.paths import write_whole
 
 if TYPE_CHECKING:
     from gaudi_launch.core.base.errors import LaunchError
@@ -156,7 +158,6 @@ def power(
     --undo. A product without a documented range is refused.
     """
     from gaudi_launch.commands.devices.view import show_commands
-    from gaudi_launch.core.base import paths
     from gaudi_launch.core.doctor import power_limit
     from gaudi_launch.core.launch.machine import load
     from gaudi_launch.core.planning.parse import parse_modules
@@ -270,8 +271,6 @@ def _write_tree(folder: Path, machine: str | None) -> None:
 
 
 def _write_file(path: Path, content: str) -> None:
-    from gaudi_launch.core.base.paths import write_whole
-
     try:
         # the user's folder is not created
         path.absolute().parent.stat()

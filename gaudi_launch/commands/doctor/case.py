@@ -25,9 +25,16 @@ from gaudi_launch.core.doctor.findings import (
     Wants,
     Weights,
 )
+from gaudi_launch.core.doctor.weights import read_weights
+from gaudi_launch.core.engines.detect import engine_facts
 from gaudi_launch.core.engines.registry import detect_engine, find, made_by_steps
 from gaudi_launch.core.host import hl_smi, host_config, snapshot
-from gaudi_launch.core.host.machine import SIMULATED
+from gaudi_launch.core.host.files import FolderFiles
+from gaudi_launch.core.host.host_config import load_config
+from gaudi_launch.core.host.machine import SIMULATED, load
+from gaudi_launch.core.host.simulated import build
+from gaudi_launch.core.models.config import looks_like_hub_id
+from gaudi_launch.core.models.model import Model
 
 if TYPE_CHECKING:
     from gaudi_launch.commands.doctor.remedies import Change, RemedyOutcome
@@ -123,8 +130,6 @@ def _run(request: DoctorRequest, facts: DoctorFacts) -> DoctorReport:
 
 def _weights(path: str) -> Weights:
     """Return the facts of a model's folder, or why its hub refused it."""
-    from gaudi_launch.core.doctor.weights import read_weights
-    from gaudi_launch.core.models.config import looks_like_hub_id
     from gaudi_launch.core.models.hub.local import find_local
     from gaudi_launch.core.planning.known_model import known_model
 
@@ -139,17 +144,11 @@ def _weights(path: str) -> Weights:
 
 def collect(request: DoctorRequest) -> DoctorFacts:
     """Read everything that the checks look at, once. Raises LaunchError."""
-    from gaudi_launch.core.host.files import FolderFiles
-    from gaudi_launch.core.host.host_config import load_config
-    from gaudi_launch.core.host.machine import load
-
     machine, live = request.machine, request.machine is None
     host, config = load(machine), load_config(machine)
     ask = hl_smi.find() if live else None
     files: Files | None = FolderFiles(Path(config.root)) if live else None
     if machine is not None and machine.startswith(SIMULATED):
-        from gaudi_launch.core.host.simulated import build
-
         built = build(machine.removeprefix(SIMULATED))
         ask = built.ask if built.hl_smi is not None else None
         files = built.view
@@ -181,8 +180,6 @@ def _engine(request: DoctorRequest, *, serves: bool) -> EngineFacts | None:
     Without --python and without an engine only where ``serves``: serve would stop there.
     """
     from gaudi_launch.core.engines.conditions import Condition, Launched, concerning
-    from gaudi_launch.core.engines.detect import engine_facts
-    from gaudi_launch.core.models.model import Model
 
     python = request.python
     if python is None and request.machine is not None:

@@ -14,9 +14,11 @@ from gaudi_launch.cli.console import beside, console, emit_json, table
 from gaudi_launch.cli.short_page import SCREEN, command_line
 from gaudi_launch.cli.wrapping import padded
 from gaudi_launch.commands.doctor import remedies
+from gaudi_launch.core.base.errors import ExitCode
 from gaudi_launch.core.base.messages import text
 from gaudi_launch.core.doctor import guides, runner
 from gaudi_launch.core.doctor.findings import shown
+from gaudi_launch.core.doctor.journal import journal_path
 from gaudi_launch.core.host.files import printable
 
 if TYPE_CHECKING:
@@ -24,7 +26,6 @@ if TYPE_CHECKING:
 
     from gaudi_launch.commands.doctor.case import DoctorReport, FixPlan, FixResult
     from gaudi_launch.commands.doctor.remedies import Change, RemedyOutcome
-    from gaudi_launch.core.base.errors import ExitCode
     from gaudi_launch.core.doctor.findings import Check, DoctorFacts, Finding
 
 _STYLES = {"ok": "green", "warn": "yellow", "fail": "bold red", "skip": "dim", "unknown": "magenta"}
@@ -150,7 +151,6 @@ def show_fixed(result: FixResult, *, strict: bool, verbose: bool, as_json: bool)
 def show_undone(root: Path, outcomes: Sequence[RemedyOutcome], as_json: bool) -> ExitCode:
     """Print what became of each change that was reverted, and return the exit code."""
     from gaudi_launch.commands.doctor.case import has_failed
-    from gaudi_launch.core.base.errors import ExitCode
 
     code = ExitCode.FAILED if has_failed(outcomes) else ExitCode.DONE
     if as_json:
@@ -406,8 +406,6 @@ def _shown_value(value: str | None) -> str:
 
 
 def show_changes(out: Console, root: Path, changes: Sequence[Change]) -> None:
-    from gaudi_launch.core.doctor.journal import journal_path
-
     out.print(text("doctor.fix.will", journal=str(journal_path())))
     groups: dict[tuple[str, str, str], list[Change]] = {}
     for change in changes:

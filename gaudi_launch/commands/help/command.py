@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING
 import typer
 
 from gaudi_launch.cli.command_app import CommandApp
+from gaudi_launch.cli.table import COMMANDS
+from gaudi_launch.core.base.errors import LaunchError
+from gaudi_launch.core.base.messages import text
 
 if TYPE_CHECKING:
     from gaudi_launch.cli.doc_pages import DocsPage
@@ -36,10 +39,8 @@ def help(
     from gaudi_launch.cli.console import emit_json
     from gaudi_launch.cli.doc_pages import pages
     from gaudi_launch.cli.help import shown_in
-    from gaudi_launch.cli.table import COMMANDS
     from gaudi_launch.commands.help import page_view, view
     from gaudi_launch.commands.help.search import search
-    from gaudi_launch.core.base.messages import text
 
     if names and as_json:
         emit_json(page_view.list_json(pages()))
@@ -69,7 +70,6 @@ def help(
 def _page(words: list[str]) -> DocsPage | None:
     """Return the page that one argument names, if any."""
     from gaudi_launch.cli.doc_pages import find
-    from gaudi_launch.core.base.errors import LaunchError
 
     if len(words) != 1:
         return None

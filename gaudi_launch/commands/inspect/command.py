@@ -9,6 +9,7 @@ import typer
 
 from gaudi_launch.cli.command_app import JSON, CommandApp
 from gaudi_launch.cli.record_options import ModelCommand
+from gaudi_launch.core.base.steps import step
 from gaudi_launch.core.engines.registry import names_with_cards
 
 app = CommandApp()
@@ -60,7 +61,6 @@ def inspect(
     from gaudi_launch.commands.inspect import case as use_case
     from gaudi_launch.commands.inspect.fit import InspectOptions, ServedLengths
     from gaudi_launch.commands.inspect.view import show, to_json
-    from gaudi_launch.core.base.steps import step
 
     options = InspectOptions(
         model,

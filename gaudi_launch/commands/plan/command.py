@@ -8,6 +8,10 @@ import typer
 
 from gaudi_launch.cli.command_app import CommandApp
 from gaudi_launch.cli.options import Launch, LaunchOptions, RecordCommand
+from gaudi_launch.core.base.errors import ExitCode
+from gaudi_launch.core.base.messages import text
+from gaudi_launch.core.base.optional import mapped
+from gaudi_launch.core.predict.balance import BALANCED
 
 app = CommandApp()
 
@@ -36,12 +40,8 @@ def plan(
 
     from gaudi_launch.cli.console import emit_json
     from gaudi_launch.cli.views.estimate import speed_json
-    from gaudi_launch.core.base.errors import ExitCode
-    from gaudi_launch.core.base.messages import text
-    from gaudi_launch.core.base.optional import mapped
     from gaudi_launch.core.launch import route, saved_plan
     from gaudi_launch.core.launch.prediction import of_plan
-    from gaudi_launch.core.predict.balance import BALANCED
 
     checked = route.checked_plan(options)
     made, prepared = checked.plan, checked.prepared

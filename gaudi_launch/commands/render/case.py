@@ -12,6 +12,7 @@ from gaudi_launch.core.base.fields import switch, value
 from gaudi_launch.core.base.messages import text
 from gaudi_launch.core.engines.detect import is_elsewhere
 from gaudi_launch.core.launch.report import Silent
+from gaudi_launch.core.planning.placement import spans_groups
 from gaudi_launch.core.render.deliver import Destination, RenderedFiles, deliver
 
 if TYPE_CHECKING:
@@ -142,7 +143,6 @@ class PlanToRender:
         from gaudi_launch.core.base.mirrors import read
         from gaudi_launch.core.engines.install.install_steps import SetupExtras, dockerfile
         from gaudi_launch.core.engines.releases import release_of
-        from gaudi_launch.core.planning.placement import spans_groups
 
         release = release_of(self.plan.engine.label, self.plan.engine.version)
         if image is not None or release is None or self.plan.container is not None:

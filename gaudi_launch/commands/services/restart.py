@@ -7,7 +7,9 @@ import sys
 import typer
 
 from gaudi_launch.cli.command_app import CommandApp
+from gaudi_launch.cli.service_progress import until_ready
 from gaudi_launch.cli.times import DRAIN
+from gaudi_launch.core.base.messages import text
 
 app = CommandApp()
 
@@ -24,9 +26,7 @@ def restart(
 ) -> None:
     """Stop a service if it is running, and start it again in the background with the same
     settings."""
-    from gaudi_launch.cli.service_progress import until_ready
     from gaudi_launch.cli.terminal import Terminal
-    from gaudi_launch.core.base.messages import text
     from gaudi_launch.core.launch.stop import restart as use_case
     from gaudi_launch.core.services.state.registry import services, unnamed
 

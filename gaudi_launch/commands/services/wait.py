@@ -5,7 +5,10 @@ from __future__ import annotations
 import typer
 
 from gaudi_launch.cli.command_app import JSON, CommandApp
+from gaudi_launch.cli.service_progress import until_ready
 from gaudi_launch.cli.shared_options import NAME
+from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.core.base.messages import text
 
 app = CommandApp()
 
@@ -22,9 +25,6 @@ def wait(
     import time
 
     from gaudi_launch.cli.console import emit_json
-    from gaudi_launch.cli.service_progress import until_ready
-    from gaudi_launch.core.base.errors import ExitCode, LaunchError
-    from gaudi_launch.core.base.messages import text
     from gaudi_launch.core.planning.parse import seconds
     from gaudi_launch.core.services.state.registry import resolve
 

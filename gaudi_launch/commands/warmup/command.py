@@ -8,6 +8,7 @@ import typer
 
 from gaudi_launch.cli.command_app import OUTPUT_JSON, CommandApp
 from gaudi_launch.cli.options import Launch, LaunchOptions, RecordCommand
+from gaudi_launch.core.base.steps import step
 
 app = CommandApp()
 
@@ -58,7 +59,6 @@ def warmup(
     from gaudi_launch.commands.warmup import case as cases
     from gaudi_launch.commands.warmup import view
     from gaudi_launch.core.base.plotting import check_picture
-    from gaudi_launch.core.base.steps import step
 
     if plot is not None:
         check_picture(plot)

@@ -89,7 +89,8 @@ class _Counts(Formatter):
 
     A value that is None, or "-" as in a table, becomes text.
 
-    >>> _Counts("none", "{found}").format("{n:free card}, {m:process}, {found}", n=1, m=2, found="-")
+    >>> sentence = "{n:free card}, {m:process}, {found}"
+    >>> _Counts("none", sentence).format(sentence, n=1, m=2, found="-")
     '1 free card, 2 processes, none'
     """
 
@@ -103,12 +104,12 @@ class _Counts(Formatter):
         "-" as a path is stdin or stdout, and in quotes it is what the user typed.
         """
         value = super().get_value(key, args, kwargs)
-        typed = any(f"{quote}{{{key}}}" in self._template for quote in _QUOTES)
-        if value == "-" and (typed or key in _AS_GIVEN):
-            return value
-        if value is None or value == "-":
+        if value is None:
             return self._none
-        return value
+        if value != "-" or key in _AS_GIVEN:
+            return value
+        typed = any(f"{quote}{{{key}}}" in self._template for quote in _QUOTES)
+        return value if typed else self._none
 
     def format_field(self, value: Any, format_spec: str) -> str:
         """Return a value in its form, or as a count of the noun that is its form."""

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from gaudi_launch.core.base import json_schema
 from gaudi_launch.core.base.messages import Message, message
 from gaudi_launch.core.base.reader import line_of, shipped
 
@@ -24,8 +25,6 @@ def schema(name: str) -> Mapping[str, Any]:
 
 def problems(document: Any, name: str = "model") -> Iterator[Message]:
     """Yield the problems of a document, outermost first."""
-    from gaudi_launch.core.base import json_schema
-
     try:
         for problem in json_schema.problems(document, schema(name)):
             yield sentence(problem)
@@ -36,8 +35,6 @@ def problems(document: Any, name: str = "model") -> Iterator[Message]:
 
 def first_problem(document: Any, tree: Any, name: str) -> tuple[Problem, int, str] | None:
     """Return the first problem of a document, its line in the file, and a sentence."""
-    from gaudi_launch.core.base import json_schema
-
     problem = next(iter(json_schema.problems(document, schema(name))), None)
     if problem is None:
         return None

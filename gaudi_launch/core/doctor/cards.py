@@ -14,6 +14,7 @@ from gaudi_launch.core.doctor.findings import DoctorFacts, Remedy, Shown, Verdic
 from gaudi_launch.core.host.accelerators import accelerators, temperature_hot_c
 from gaudi_launch.core.host.hardware import Card, Host
 from gaudi_launch.core.host.health import CardHealth
+from gaudi_launch.core.host.read import read_ports
 
 # the folder of the vendor's tests
 QUAL = "opt/habanalabs/qual"
@@ -448,8 +449,6 @@ def _rows(facts: DoctorFacts) -> Verdict:
     20.0,
 )
 def _links(facts: DoctorFacts) -> Verdict:
-    from gaudi_launch.core.host.read import read_ports
-
     host = facts.host
     if facts.live or facts.ask:
         host = read_ports(host, facts.ask)

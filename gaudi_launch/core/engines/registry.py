@@ -23,6 +23,7 @@ from gaudi_launch.core.engines.support import versions
 from gaudi_launch.core.host.accelerators import product_of
 from gaudi_launch.core.host.hardware import Host
 from gaudi_launch.core.models.model import Model
+from gaudi_launch.core.planning import profiles
 from gaudi_launch.core.planning.engine import Engine
 from gaudi_launch.core.planning.plan import Api
 from gaudi_launch.core.planning.request import Request
@@ -395,8 +396,6 @@ def assumed_for(model: Model, product: Callable[[], str], *, tuning: str = "auto
     returns the cards (``gaudi3``, "" where they are unknown) and is called only where it matters.
     ``tuning`` "reference" is that of a script.
     """
-    from gaudi_launch.core.planning import profiles
-
     profile = profiles.match(model)
     wanted = ""
     if model.architecture == "DeepseekV3ForCausalLM":

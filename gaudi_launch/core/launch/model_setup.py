@@ -10,7 +10,7 @@ from gaudi_launch.core.base.messages import text
 from gaudi_launch.core.launch.model_needs import Provision, check_disk, incomplete
 from gaudi_launch.core.launch.report import Reporter
 from gaudi_launch.core.launch.setup_steps import SetupFacts
-from gaudi_launch.core.models.fp8.convert import Conversion
+from gaudi_launch.core.models.fp8.convert import Conversion, convert_folder
 from gaudi_launch.core.models.fp8.measurements import write_published
 from gaudi_launch.core.models.hub import download
 from gaudi_launch.core.models.hub.download import Pulled
@@ -96,8 +96,6 @@ def convert(
     source: Path, out: Path, processes: int, reporter: Reporter, *, force: bool = False
 ) -> Conversion:
     """Convert an fp8 checkpoint for Gaudi2. Raises LaunchError."""
-    from gaudi_launch.core.models.fp8.convert import convert_folder
-
     try:
         return convert_folder(source, out, processes, force, reporter.converted)
     except OSError as error:

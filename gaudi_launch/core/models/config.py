@@ -16,6 +16,7 @@ from gaudi_launch.core.base.messages import Message
 from gaudi_launch.core.base.reader import parse_json, shipped
 from gaudi_launch.core.base.redact import redact_text
 from gaudi_launch.core.models.config_dialects import in_usual_names, text_type
+from gaudi_launch.core.models.fp8.conversion_record import is_recorded
 from gaudi_launch.core.models.model import Model
 
 # the part of config.json with the language model in multimodal ones (transformers, llama4,
@@ -123,7 +124,6 @@ def read_model(path: str, must_exist: bool = True) -> Model:
             raise LaunchError("models.no_folder", ExitCode.MODEL, path=path)
         return named_model(path)
     document = read_config(folder)
-    from gaudi_launch.core.models.fp8.conversion_record import is_recorded
     from gaudi_launch.core.models.weights import (
         TOKENIZER,
         has_tokenizer,

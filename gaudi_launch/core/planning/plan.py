@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from gaudi_launch.core.base.messages import Message, message
 from gaudi_launch.core.buckets.bucket_list import Buckets
+from gaudi_launch.core.host.cpus import format_cpus
 from gaudi_launch.core.planning.container import Container
 from gaudi_launch.core.planning.engine_args import EngineArgs, split_argv
 from gaudi_launch.core.planning.option_table import GENERIC, OptionTable, option_table
@@ -190,8 +191,6 @@ class Plan:
 
     def to_json(self) -> dict[str, Any]:
         """Return the object of ``gaudi-launch plan --json`` (schema 1)."""
-        from gaudi_launch.core.host.cpus import format_cpus
-
         document: dict[str, Any] = {
             "schema": 1,
             "engine": {

@@ -15,6 +15,7 @@ from typing import Any, Literal
 from gaudi_launch.core.base import paths
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.messages import Message, message
+from gaudi_launch.core.base.profiles_check import problems
 from gaudi_launch.core.base.reader import parse_yaml, shipped
 from gaudi_launch.core.models.config import (
     looks_like_hub_id,
@@ -258,8 +259,6 @@ def _check(path: Path, document: Any) -> None:
 
     The schema is profiles/schema/model.json.
     """
-    from gaudi_launch.core.base.profiles_check import problems
-
     problem = next(iter(problems(document)), None)
     if problem is not None:
         raise LaunchError("profiles.bad", ExitCode.USAGE, path=str(path), why=problem.render())

@@ -17,8 +17,12 @@ from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.fields import OptionRecord, switch, text, value
 from gaudi_launch.core.base.json_values import mapping
 from gaudi_launch.core.base.messages import Message, message
+from gaudi_launch.core.base.paths import state_dir
 from gaudi_launch.core.base.plotting import check_picture, write_picture
+from gaudi_launch.core.launch.prediction import of_record
+from gaudi_launch.core.launch.saved_plan import read
 from gaudi_launch.core.planning import parse
+from gaudi_launch.core.predict.load import from_ranges
 from gaudi_launch.core.services.endpoint import Target, api_key, target
 from gaudi_launch.core.services.state import registry
 from gaudi_launch.extensions.bench import external_tools, measurement, protocols, server
@@ -37,6 +41,7 @@ from gaudi_launch.extensions.bench.run_file import (
     load,
     save,
 )
+from gaudi_launch.extensions.bench.server import new_seed
 from gaudi_launch.extensions.bench.workload import (
     CONCURRENCY,
     BenchNumbers,
@@ -279,8 +284,6 @@ def _of_saved(
 
     Raises LaunchError (USAGE).
     """
-    from gaudi_launch.core.launch.saved_plan import read
-
     saved = read(file)
     load = saved.traffic.to_json()
     if not load:
@@ -318,8 +321,6 @@ def _service_at(url: str) -> str:
 
 
 def _numbers(options: BenchOptions) -> BenchNumbers:
-    from gaudi_launch.extensions.bench.server import new_seed
-
     texts = options.seed
     if texts is None:
         # a run of the same texts would be answered from the prefix cache, and look like a faster
@@ -493,8 +494,6 @@ def _check_server(case: BenchCase, key: str | None) -> None:
 
 def benchmarker_command(case: BenchCase) -> tuple[str, ...]:
     """Return the docker command of inference-benchmarker; it is shown, never run."""
-    from gaudi_launch.core.base.paths import state_dir
-
     case, results = for_tool(case), state_dir() / "bench" / PRINTED_ONLY
     return tuple(external_tools.benchmarker_words(case.found, case.tokenizer, results))
 
@@ -518,9 +517,6 @@ def _predicted(case: BenchCase) -> SpeedEstimate | None:
 
     Return None for a trace, and for a server that is not a service of this machine.
     """
-    from gaudi_launch.core.launch.prediction import of_record
-    from gaudi_launch.core.predict.load import from_ranges
-
     numbers = case.numbers
     if case.options.trace or not case.found.plan or numbers.output[1] < 2:
         return None

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from gaudi_launch.cli.command_app import CommandApp
+from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.messages import text
 from gaudi_launch.extensions.bench.chat_options import (
     MODEL,
@@ -76,7 +77,6 @@ def talk(asked: ChatOptions, question: str) -> None:
 
 def _once(talking: Conversation, found: Target, question: str) -> None:
     """Answer one question; "": the one from the pipe."""
-    from gaudi_launch.core.base.errors import ExitCode, LaunchError
     from gaudi_launch.extensions.bench.client import ServerError
     from gaudi_launch.extensions.bench.conversation import answer
     from gaudi_launch.extensions.bench.measurement import problem

@@ -10,6 +10,8 @@ import typer
 from gaudi_launch.cli.command_app import OUTPUT_JSON, CommandApp
 from gaudi_launch.cli.record_options import RecordCommand, record
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.core.predict.learned import read_learned
+from gaudi_launch.extensions.bench import case as use_case
 from gaudi_launch.extensions.bench.case import BenchOptions, BenchReport
 
 app = CommandApp()
@@ -63,13 +65,11 @@ def bench(
     date; without it one request per second), input_tokens, output_tokens. Other names of these
     columns: docs/traces.md.
     """
-    from gaudi_launch.extensions.bench import case as use_case
     from gaudi_launch.extensions.bench import view
 
     words = list(words or ())
     if learn or learned or unlearn:
         # the constants are fitted with numpy
-        from gaudi_launch.core.predict.learned import read_learned
         from gaudi_launch.extensions.bench import learn as bench_learn
 
         if learned or unlearn:

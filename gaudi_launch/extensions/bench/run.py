@@ -11,6 +11,8 @@ from gaudi_launch.cli.record_options import ModelCommand
 from gaudi_launch.cli.service_progress import until_ready
 from gaudi_launch.core.base.errors import ExitCode
 from gaudi_launch.core.base.messages import text
+from gaudi_launch.core.planning.launch_options import LaunchOptions
+from gaudi_launch.core.services.state.registry import with_model
 from gaudi_launch.extensions.bench.chat import talk
 from gaudi_launch.extensions.bench.chat_options import SYSTEM, TEMPERATURE, TIMEOUT, TOKENS, read
 
@@ -50,8 +52,6 @@ def _serving(model: str) -> str:
     """Return the running service that has a model; start it where there is none."""
     from gaudi_launch.cli.terminal import Terminal
     from gaudi_launch.core.launch.serve import ServeMode, start
-    from gaudi_launch.core.planning.launch_options import LaunchOptions
-    from gaudi_launch.core.services.state.registry import with_model
 
     running = [each for each in with_model(model) if each.alive]
     if running:

@@ -13,6 +13,7 @@ from gaudi_launch.cli.console import console, emit_json, say, table
 from gaudi_launch.cli.progress import ProgressDisplay, ProgressState
 from gaudi_launch.cli.streams import shows
 from gaudi_launch.cli.views.run_record import run_line
+from gaudi_launch.cli.work_progress import work_columns
 from gaudi_launch.core.base.messages import text
 from gaudi_launch.extensions.bench.statistics import TIMES, errors
 
@@ -39,8 +40,6 @@ class Watching:
     """The progress of a run, on stderr."""
 
     def __init__(self, quiet: bool) -> None:
-        from gaudi_launch.cli.work_progress import work_columns
-
         self._display = ProgressDisplay(work_columns, quiet=quiet)
         self._quiet = quiet
 

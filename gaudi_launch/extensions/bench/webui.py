@@ -5,7 +5,11 @@ from __future__ import annotations
 import typer
 
 from gaudi_launch.cli.command_app import CommandApp
+from gaudi_launch.cli.endless import until_ctrl_c
 from gaudi_launch.cli.shared_options import SERVER
+from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.core.base.messages import text
+from gaudi_launch.core.services.endpoint import api_key
 from gaudi_launch.extensions.bench.chat_options import (
     MODEL,
     SYSTEM,
@@ -41,11 +45,7 @@ def webui(
     import ipaddress
     import sys
 
-    from gaudi_launch.cli.endless import until_ctrl_c
-    from gaudi_launch.core.base.errors import ExitCode, LaunchError
-    from gaudi_launch.core.base.messages import text
     from gaudi_launch.core.planning.parse import port as read_port
-    from gaudi_launch.core.services.endpoint import api_key
     from gaudi_launch.core.services.probe import port_free
     from gaudi_launch.extensions.kubernetes.pods import chat_page
 

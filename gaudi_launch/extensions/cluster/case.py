@@ -13,12 +13,28 @@ from typing import TYPE_CHECKING
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.fields import OptionRecord, text, value
+from gaudi_launch.core.base.messages import message
 from gaudi_launch.core.base.optional import mapped
+from gaudi_launch.core.base.paths import state_dir
+from gaudi_launch.core.doctor.findings import Wants
+from gaudi_launch.core.engines.detect import engine_facts
+from gaudi_launch.core.engines.registry import entry
+from gaudi_launch.core.host.host_config import load_config
+from gaudi_launch.core.host.machine import SIMULATED, load, load_document
+from gaudi_launch.core.hosts.differences import compare
+from gaudi_launch.core.hosts.inventory import parse_hosts, read_inventory
+from gaudi_launch.core.hosts.layout import LayoutOptions
+from gaudi_launch.core.hosts.parts import with_own_address
+from gaudi_launch.core.hosts.ssh import gather
 from gaudi_launch.core.hosts.steps import SECRETS, copies
+from gaudi_launch.core.launch.launch_request import to_request
 from gaudi_launch.core.launch.other_hosts import DEFAULT_NAME, request_of
+from gaudi_launch.core.models.config import looks_like_hub_id
 from gaudi_launch.core.planning.parse import number, port
+from gaudi_launch.core.planning.secret_args import with_secret_moved
 from gaudi_launch.core.services.state import store
 from gaudi_launch.extensions.cluster import lifecycle
+from gaudi_launch.extensions.cluster.readiness import Waits
 from gaudi_launch.extensions.cluster.state import FILE_NAME, remembered
 
 if TYPE_CHECKING:
@@ -105,8 +121,6 @@ class ClusterCase:
     @property
     def blockers(self) -> list[Message]:
         """Return why this cluster cannot be started."""
-        from gaudi_launch.core.base.messages import message
-
         found = [one.trouble for one in self.seen if one.trouble is not None]
         found += [
             message(
@@ -128,8 +142,6 @@ class ClusterCase:
 
 def members(words: HostOptions, python: str | None) -> tuple[Member, ...]:
     """Return the hosts. Raises LaunchError (USAGE)."""
-    from gaudi_launch.core.hosts.inventory import parse_hosts, read_inventory
-
     if bool(words.hosts) == bool(words.inventory):
         raise LaunchError("cluster.which_hosts", ExitCode.USAGE)
     if words.inventory:
@@ -142,8 +154,6 @@ def folder_of(name: str) -> Path:
 
     Raises LaunchError (USAGE) for a bad name.
     """
-    from gaudi_launch.core.base.paths import state_dir
-
     return state_dir() / "clusters" / store.check_name(name)
 
 
@@ -153,9 +163,6 @@ def read(options: LaunchOptions, words: ClusterOptions, *, ask: bool) -> Cluster
     ``ask`` connects to the hosts; otherwise their snapshots must suffice.
     """
     from gaudi_launch.core.hosts.cluster_planner import plan_cluster
-    from gaudi_launch.core.hosts.differences import compare
-    from gaudi_launch.core.hosts.layout import LayoutOptions
-    from gaudi_launch.core.hosts.ssh import gather
 
     request = request_of(options)
     hosts = members(words, request.python)
@@ -182,7 +189,6 @@ def read(options: LaunchOptions, words: ClusterOptions, *, ask: bool) -> Cluster
 
 def _unknown_name(request: Request) -> tuple[Message, ...]:
     """Return the warning for a hub ID that is not known; a folder is on the hosts."""
-    from gaudi_launch.core.models.config import looks_like_hub_id
     from gaudi_launch.core.planning.known_model import known_model
     from gaudi_launch.core.planning.model_name import name_warning
 
@@ -193,13 +199,7 @@ def _unknown_name(request: Request) -> tuple[Message, ...]:
 
 def _judged(one: Seen, source: str | None, request: Request, number: int, hosts: int) -> Seen:
     """Return the host with its Host and the doctor's verdict, by its snapshot."""
-    from gaudi_launch.core.doctor.findings import Wants
     from gaudi_launch.core.doctor.runner import quick
-    from gaudi_launch.core.engines.detect import engine_facts
-    from gaudi_launch.core.engines.registry import entry
-    from gaudi_launch.core.host.host_config import load_config
-    from gaudi_launch.core.host.machine import SIMULATED, load, load_document
-    from gaudi_launch.core.hosts.parts import with_own_address
 
     if source is None:
         return one
@@ -233,10 +233,6 @@ def up(
     ``ready_seconds`` None: no timeout. Raises LaunchError as `extensions.cluster.lifecycle.up`
     does.
     """
-    from gaudi_launch.core.launch.launch_request import to_request
-    from gaudi_launch.core.planning.secret_args import with_secret_moved
-    from gaudi_launch.extensions.cluster.readiness import Waits
-
     exported = with_secret_moved(to_request(options)).environment
     # those that the user exported for the engine on its head
     secrets = {name: exported[name] for name in SECRETS if exported.get(name)}

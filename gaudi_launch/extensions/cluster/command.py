@@ -10,7 +10,8 @@ import typer
 from gaudi_launch.cli.command_app import JSON, CommandApp
 from gaudi_launch.cli.console import emit_json
 from gaudi_launch.cli.options import Launch, LaunchOptions, RecordCommand, record
-from gaudi_launch.core.planning.parse import if_given
+from gaudi_launch.core.planning.parse import if_given, seconds
+from gaudi_launch.extensions.cluster import case as cases
 from gaudi_launch.extensions.cluster.case import ClusterOptions, HostOptions
 
 app = CommandApp(
@@ -34,7 +35,6 @@ def plan(
 
     Hosts are queried over ssh; with snapshots of all hosts no connection is made.
     """
-    from gaudi_launch.extensions.cluster import case as cases
     from gaudi_launch.extensions.cluster.view import dry, show, to_json
 
     unknown = any(each.snapshot is None for each in cases.members(cluster, options.python))
@@ -62,8 +62,6 @@ def up(
 
     A failure or Ctrl-C stops everything that was started. 'cluster down' stops it later.
     """
-    from gaudi_launch.core.planning.parse import seconds
-    from gaudi_launch.extensions.cluster import case as cases
     from gaudi_launch.extensions.cluster.view import dry, show, tell, to_json
 
     limit = if_given(seconds, "--wait", ready_seconds)
@@ -91,7 +89,6 @@ def status(
 ) -> None:
     """Show every host's processes, Ray's state and the engine's. Exit code 0: all healthy, else
     1."""
-    from gaudi_launch.extensions.cluster import case as cases
     from gaudi_launch.extensions.cluster.view import show_status
 
     running, state = cases.status(name)
@@ -108,7 +105,6 @@ def down(
 ) -> None:
     """Stop the engine and this cluster's Ray on every host, nothing else. With --hosts or
     --inventory also for a cluster that was started from another machine."""
-    from gaudi_launch.extensions.cluster import case as cases
     from gaudi_launch.extensions.cluster.view import dry_down, show_down
 
     name, ending = cases.to_end(hosts, python)

@@ -12,14 +12,20 @@ from typing import TYPE_CHECKING, Protocol
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.optional import mapped
+from gaudi_launch.core.base.paths import machine_root
 from gaudi_launch.core.engines.registry import ENGINES, assumed_for, detect_engine, find
+from gaudi_launch.core.host.accelerators import product_of
+from gaudi_launch.core.launch.machine import load
 from gaudi_launch.core.launch.model_needs import generation_of, look
 from gaudi_launch.core.launch.model_setup import Wanted, bring, fetch
 from gaudi_launch.core.launch.report import Reporter
 from gaudi_launch.core.models.config import looks_like_hub_id, name_of
+from gaudi_launch.core.models.hub.local import find_local
 from gaudi_launch.core.planning.known_model import known_model
 from gaudi_launch.core.planning.parse import if_given, number, parse_modules
 from gaudi_launch.core.planning.placement import choose, parse_visible
+from gaudi_launch.core.planning.request import Request
+from gaudi_launch.core.planning.support_answer import check_support
 
 if TYPE_CHECKING:
     from gaudi_launch.core.engines.detect import Installed
@@ -87,10 +93,6 @@ def calibrate(options: CalibrateOptions, reporter: CalibrationReporter) -> Calib
 
     Raises LaunchError before anything is fetched or started where that is possible.
     """
-    from gaudi_launch.core.base.paths import machine_root
-    from gaudi_launch.core.host.accelerators import product_of
-    from gaudi_launch.core.launch.machine import load
-    from gaudi_launch.core.planning.support_answer import check_support
     from gaudi_launch.core.services.state.reservation import claim
     from gaudi_launch.extensions.fp8 import calibration_run
     from gaudi_launch.extensions.fp8.phases import CalibrationRequest, read_scripts
@@ -200,8 +202,6 @@ def _known(model: str, code: bool) -> Model:
 
 def _fetched(options: CalibrateOptions, reporter: Reporter) -> str:
     """Return the folder of the weights, fetched where it is a hub id without one."""
-    from gaudi_launch.core.models.hub.local import find_local
-
     model, code = options.model, options.trust_remote_code
     if not looks_like_hub_id(model):
         return str(Path(model).expanduser().absolute())
@@ -221,8 +221,6 @@ def _converted(
 
     It is fetched, and converted where its cards need that.
     """
-    from gaudi_launch.core.planning.request import Request
-
     model, code = options.model, options.trust_remote_code
     name = installed.engine if installed is not None else "auto"
     request = Request(model, cards=cards, engine=name, trust_remote_code=code)

@@ -9,6 +9,10 @@ import typer
 from gaudi_launch.cli.command_app import JSON, CommandApp
 from gaudi_launch.cli.console import console, emit_json
 from gaudi_launch.cli.record_options import ModelCommand
+from gaudi_launch.cli.terminal import Terminal
+from gaudi_launch.core.base.messages import text
+from gaudi_launch.core.launch import model_setup
+from gaudi_launch.extensions.fp8 import case as use_case
 from gaudi_launch.extensions.fp8.case import DATASET
 
 app = CommandApp(
@@ -25,10 +29,6 @@ def convert(
     as_json: bool = JSON,
 ) -> None:
     """Convert 8-bit weights (up to 448) for Gaudi2 (up to 240). An interrupted run resumes."""
-    from gaudi_launch.cli.terminal import Terminal
-    from gaudi_launch.core.base.messages import text
-    from gaudi_launch.core.launch import model_setup
-
     did = model_setup.convert(source, out, processes, Terminal(), force=force)
     if as_json:
         notes = list(did.copied_projections)
@@ -82,7 +82,6 @@ def calibrate(
 
     Runs the engine's own calibration scripts, phase by phase. An interrupted run resumes.
     """
-    from gaudi_launch.extensions.fp8 import case as use_case
     from gaudi_launch.extensions.fp8.view import CalibrationTerminal, show, to_json
 
     options = use_case.CalibrateOptions(

@@ -9,13 +9,30 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gaudi_launch.core.base import mirrors
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.messages import message
+from gaudi_launch.core.base.paths import cache_dir
+from gaudi_launch.core.engines.releases import release_of
 from gaudi_launch.core.host.accelerators import instances
+from gaudi_launch.core.host.host_config import load_config
+from gaudi_launch.core.host.machine import SIMULATED
 from gaudi_launch.core.launch.saved_plan import own_part
 from gaudi_launch.core.models.config import looks_like_hub_id, name_of
+from gaudi_launch.core.models.fp8.conversion_record import CONVERTED
 from gaudi_launch.core.models.sizing import divides, weight_bytes
+from gaudi_launch.core.planning.engine import Scaling
+from gaudi_launch.core.planning.engine_args import split_argv
+from gaudi_launch.core.planning.option_table import option_table
+from gaudi_launch.core.planning.passthrough import REPLICAS, refuse_layout
+from gaudi_launch.core.render.gateway import GatewayPlace
+from gaudi_launch.core.render.plan_container import container_of
+from gaudi_launch.core.render.text import check_words, with_files
+from gaudi_launch.extensions.kubernetes.chart_values import Name
 from gaudi_launch.extensions.kubernetes.documents import render
+from gaudi_launch.extensions.kubernetes.objects.gateway_objects import pod_secrets
+from gaudi_launch.extensions.kubernetes.objects.needs import PodDemand, needs_of
+from gaudi_launch.extensions.kubernetes.objects.pod import PLAN_FILES
 from gaudi_launch.extensions.kubernetes.options import (
     completed,
     layout_of,
@@ -127,9 +144,6 @@ def render_several(
     Each replica is a Deployment with a Service, which the gateway checks as on one server.
     Raises LaunchError.
     """
-    from gaudi_launch.core.render.gateway import GatewayPlace
-    from gaudi_launch.extensions.kubernetes.objects.gateway_objects import pod_secrets
-
     _refuse_of_several(wanted, helm=helm)
     machine = at_home(options, None, wanted.accelerator).machine
     several = read(file, replace(options, machine=machine))
@@ -217,15 +231,9 @@ def _in_pods(model: str | None) -> str | None:
 
 def planned(options: LaunchOptions, cluster: KubernetesOptions) -> PlannedModel:
     """Return one model. Raises LaunchError as `plan` does."""
-    from gaudi_launch.core.base import mirrors
-    from gaudi_launch.core.base.paths import cache_dir
-    from gaudi_launch.core.host.host_config import load_config
     from gaudi_launch.core.launch.prepared import refuse_simulated
     from gaudi_launch.core.launch.route import prepare
     from gaudi_launch.core.recipes.attach import with_cache
-    from gaudi_launch.core.render.plan_container import container_of
-    from gaudi_launch.core.render.text import check_words, with_files
-    from gaudi_launch.extensions.kubernetes.objects.pod import PLAN_FILES
 
     prepared = prepare(options)
     refuse_simulated(prepared)
@@ -299,7 +307,6 @@ def _over_nodes(prepared: Prepared, cluster: KubernetesOptions) -> Plan:
     from gaudi_launch.core.hosts.cluster_planner import plan_whole
     from gaudi_launch.core.hosts.layout import LayoutOptions, choose
     from gaudi_launch.core.hosts.parts import PlannedWhole, changed_command, changes, merged
-    from gaudi_launch.core.planning.passthrough import REPLICAS, refuse_layout
 
     request, model, engine = prepared.request, prepared.model, prepared.engine
     refuse_layout(request.args, dict.fromkeys(REPLICAS, "--layout"))
@@ -339,8 +346,6 @@ def _in_cluster(plan: Plan, prepared: Prepared, asked: str) -> Plan:
     That is a hub ID even where this machine has a copy, and the converted folder of a model that
     has to be converted.
     """
-    from gaudi_launch.core.models.fp8.conversion_record import CONVERTED
-
     converts = prepared.provision is not None and prepared.provision.facts.converts
     named, warnings = asked, plan.warnings
     if converts and not asked.endswith(CONVERTED):
@@ -362,8 +367,6 @@ def serve_all(
 
     Raises LaunchError for what exceeds every node.
     """
-    from gaudi_launch.extensions.kubernetes.chart_values import Name
-
     _refuse(every, cluster)
     found = []
     for each, key in zip(every, keys_of(names), strict=True):
@@ -385,10 +388,6 @@ def serve_all(
 
 def in_ray(served: ServedModel, cluster: KubernetesOptions) -> ServedModel:
     """Return the model with the Serve config of its replicas, one per pod."""
-    from gaudi_launch.core.planning.engine import Scaling
-    from gaudi_launch.core.planning.engine_args import split_argv
-    from gaudi_launch.core.planning.option_table import option_table
-
     words = (*served.container.entry, *served.container.argv)
     scaling = Scaling(
         cluster.replicas,
@@ -427,10 +426,6 @@ def _container(each: PlannedModel, cluster: KubernetesOptions) -> Container:
 
 
 def _needs(each: PlannedModel, cluster: KubernetesOptions) -> PodResources:
-    from gaudi_launch.core.engines.releases import release_of
-    from gaudi_launch.core.host.machine import SIMULATED
-    from gaudi_launch.extensions.kubernetes.objects.needs import PodDemand, needs_of
-
     demand = PodDemand(
         weights=each.weights,
         start_seconds=each.container.start_seconds,

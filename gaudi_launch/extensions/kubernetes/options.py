@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.fields import switch, text, values
 from gaudi_launch.core.planning.container import IMAGE
 from gaudi_launch.core.planning.parse import number
@@ -289,8 +290,6 @@ def layout_of(options: KubernetesOptions, cards: int) -> tuple[int | None, int |
 
 
 def _usage(id: str, **values: Any) -> Exception:
-    from gaudi_launch.core.base.errors import ExitCode, LaunchError
-
     return LaunchError(id, ExitCode.USAGE, **values)
 
 

@@ -14,6 +14,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any
 
+from gaudi_launch.core.base import json_schema
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.reader import shipped
 
@@ -66,8 +67,6 @@ def problems(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _by_schema(found: Mapping[str, Any], schema: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    from gaudi_launch.core.base import json_schema
-
     for problem in json_schema.problems(found, {**schema, "$defs": schemas()["$defs"]}):
         where = "".join(
             f"[{part}]" if isinstance(part, int) else f".{part}" for part in problem.path

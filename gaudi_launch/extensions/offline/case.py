@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gaudi_launch.commands.cache.case import parts_here, root_of
 from gaudi_launch.commands.setup import case as setup
 from gaudi_launch.core.base import interrupt
 from gaudi_launch.core.base.errors import ExitCode, LaunchError, file_error
@@ -24,6 +25,8 @@ from gaudi_launch.core.engines.install.step_runner import base_python
 from gaudi_launch.core.engines.needed_release import needed_release
 from gaudi_launch.core.engines.registry import made_by_steps
 from gaudi_launch.core.models.folder_lock import hold
+from gaudi_launch.core.models.hub.file_choice import Fetched, write_record
+from gaudi_launch.core.recipes import ship
 from gaudi_launch.extensions.offline import pack_archive, pack_manifest
 from gaudi_launch.extensions.offline.pack import copy, model_files, place_measurements
 from gaudi_launch.extensions.offline.pack_manifest import Manifest
@@ -241,7 +244,6 @@ def _place_model(manifest: Manifest, folder: Path, reporter: Reporter) -> Path:
 def _write_model_record(manifest: Manifest, folder: Path) -> None:
     """Record the files as a download does, so that the model's ID names this folder."""
     from gaudi_launch.core.models.hub.download import SOURCES
-    from gaudi_launch.core.models.hub.file_choice import Fetched, write_record
 
     if not manifest.model.repo:
         return
@@ -301,9 +303,6 @@ def _import_recipes(
     """Import the recipes that fit this machine.
 
     Return their keys, and the others with why."""
-    from gaudi_launch.commands.cache.case import parts_here, root_of
-    from gaudi_launch.core.recipes import ship
-
     imported: list[str] = []
     skipped: list[tuple[str, str]] = []
     root = root_of(cache)

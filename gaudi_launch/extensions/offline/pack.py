@@ -21,7 +21,9 @@ from gaudi_launch.core.base.errors import ExitCode, LaunchError, file_error
 from gaudi_launch.core.base.messages import text
 from gaudi_launch.core.base.mirrors import read as read_mirrors
 from gaudi_launch.core.base.optional import mapped
+from gaudi_launch.core.base.paths import data_dir
 from gaudi_launch.core.base.reader import read_json
+from gaudi_launch.core.base.version import VERSION
 from gaudi_launch.core.engines.install.install_steps import SetupExtras, dockerfile
 from gaudi_launch.core.engines.install.installation import PipPackages
 from gaudi_launch.core.engines.install.step_runner import (
@@ -38,6 +40,7 @@ from gaudi_launch.core.models.folder_lock import NAME as LOCK
 from gaudi_launch.core.models.folder_lock import hold
 from gaudi_launch.core.models.fp8 import measurements
 from gaudi_launch.core.models.hub.file_choice import PARTS, RECORD, read_record
+from gaudi_launch.core.models.hub.local import find_local, folder_for
 from gaudi_launch.core.planning import profiles
 from gaudi_launch.core.planning.known_model import known_model
 from gaudi_launch.core.recipes import cache_root, ship
@@ -221,9 +224,6 @@ def _version_of(python: str) -> str:
 
 def _model(options: PackOptions, engine: PackEngine) -> tuple[PackModel, Path | None]:
     """Return the model and its folder, None for one that is downloaded."""
-    from gaudi_launch.core.base.paths import data_dir
-    from gaudi_launch.core.models.hub.local import find_local, folder_for
-
     word = options.model
     if word == DEMO:
         if engine.kind != "anywhere":
@@ -510,8 +510,6 @@ def _export_recipes(order: _Order) -> None:
 
 def _finish(order: _Order, reporter: Reporter) -> tuple[Path, Manifest]:
     """Hash every file, write the list, and give the pack its name."""
-    from gaudi_launch.core.base.version import VERSION
-
     stage, output = order.stage, order.options.output
     shutil.rmtree(stage / _WORK, ignore_errors=True)
     reporter.say(text("offline.hashing"))

@@ -9,6 +9,7 @@ import typer
 from gaudi_launch.cli.command_app import CommandApp
 from gaudi_launch.cli.options import Launch, LaunchOptions, ReplicasCommand
 from gaudi_launch.cli.table import listed
+from gaudi_launch.cli.terminal import Terminal
 from gaudi_launch.commands.render.case import refuse_beside
 from gaudi_launch.commands.render.options import OUTPUT_PANEL, STACK, TO
 from gaudi_launch.commands.render.view import show, show_problems
@@ -35,7 +36,6 @@ def ray_serve(
     options: LaunchOptions = Launch,
 ) -> None:
     """Write a Serve config for a running Ray: replicas of a model, or a stack with its router."""
-    from gaudi_launch.cli.terminal import Terminal
     from gaudi_launch.extensions.ray import case
 
     if check:

@@ -11,10 +11,13 @@ from typing import TYPE_CHECKING, Any
 from gaudi_launch.core.base.errors import ExitCode, LaunchError, file_error
 from gaudi_launch.core.base.fields import text
 from gaudi_launch.core.base.messages import Message, message
+from gaudi_launch.core.base.redact import redact_document
 from gaudi_launch.core.engines import registry
+from gaudi_launch.core.host.accelerators import accelerator_of
 from gaudi_launch.core.launch.command_line import serve_command
 from gaudi_launch.core.launch.forecast_case import data_types, read_case, read_dtype
 from gaudi_launch.core.launch.launch_request import to_request
+from gaudi_launch.core.launch.other_hosts import DEFAULT_NAME, request_of
 from gaudi_launch.core.launch.route import prepare
 from gaudi_launch.core.launch.saved_plan import SavedTraffic, check_path, entries_of, write
 from gaudi_launch.core.launch.traffic_options import (
@@ -29,6 +32,7 @@ from gaudi_launch.core.launch.traffic_options import (
 from gaudi_launch.core.planning.launch_options import LaunchOptions
 from gaudi_launch.core.planning.model_name import name_warning, request_name
 from gaudi_launch.core.planning.parse import Ranges, if_given, number, pair, seconds
+from gaudi_launch.core.planning.passthrough import REPLICAS, refuse_layout
 from gaudi_launch.core.planning.placement import check_named, parse_visible
 from gaudi_launch.extensions.recommend.analytic import Group, fits
 from gaudi_launch.extensions.recommend.goal import GOALS, Goal
@@ -156,8 +160,6 @@ class Recommended:
 
         None without an answer, and for one that is not on one server.
         """
-        from gaudi_launch.core.base.redact import redact_document
-
         winner = self.found.winner
         if self.launch is None or self.cluster is not None:
             return None
@@ -513,7 +515,6 @@ def _planned_cluster(case: RecommendCase, launch: LaunchOptions, candidate: Cand
     from gaudi_launch.core.hosts.inventory import Member
     from gaudi_launch.core.hosts.layout import LayoutOptions
     from gaudi_launch.core.launch.machine import load
-    from gaudi_launch.core.launch.other_hosts import DEFAULT_NAME, request_of
 
     host = load(case.machine)
     # addresses for documentation (RFC 5737): those of the hosts are not known
@@ -529,7 +530,6 @@ def _planned_cluster(case: RecommendCase, launch: LaunchOptions, candidate: Cand
 def _prepared(options: LaunchOptions, machine: str | None) -> Prepared:
     """Return the inputs of the plans, without the number of cards."""
     from gaudi_launch.core.planning.fit import limits_of
-    from gaudi_launch.core.planning.passthrough import REPLICAS, refuse_layout
 
     unloaded = replace(options, machine=machine, input_range=None, output_range=None)
     if options.cards or options.modules:
@@ -659,8 +659,6 @@ def _cards_given(options: LaunchOptions) -> int:
 
 def _pool(host: Host, options: LaunchOptions, given: RecommendOptions, goal: Goal) -> CardPool:
     """Return the cards of the answer: free ones of a machine, or servers."""
-    from gaudi_launch.core.host.accelerators import accelerator_of
-
     product = accelerator_of(host)
     if product is None:
         raise LaunchError("recommend.unknown_card", ExitCode.MACHINE, machine=host.origin)

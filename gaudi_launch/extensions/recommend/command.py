@@ -8,6 +8,8 @@ import typer
 
 from gaudi_launch.cli.command_app import OUTPUT_JSON, CommandApp
 from gaudi_launch.cli.options import Launch, LaunchOptions, RecordCommand, record
+from gaudi_launch.core.base.messages import text
+from gaudi_launch.extensions.recommend import case as cases
 from gaudi_launch.extensions.recommend.case import RecommendOptions
 
 app = CommandApp()
@@ -51,8 +53,6 @@ def recommend(
 
     from gaudi_launch.cli.console import emit_json
     from gaudi_launch.cli.work_progress import work_progress
-    from gaudi_launch.core.base.messages import text
-    from gaudi_launch.extensions.recommend import case as cases
     from gaudi_launch.extensions.recommend.view import draw, show, show_saved, to_json
 
     if plot is not None:

@@ -12,6 +12,8 @@ from gaudi_launch.cli.views.estimate import warmup_json
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.messages import rendered, text
 from gaudi_launch.core.base.optional import mapped
+from gaudi_launch.core.host.accelerators import product_of
+from gaudi_launch.core.launch.machine import load
 from gaudi_launch.extensions.recommend.compared import compared
 from gaudi_launch.extensions.recommend.front import cards_for_rates
 
@@ -323,9 +325,6 @@ def _tell_search(answer: Recommended, say: Sentences) -> None:
 
 def show_saved(answer: Recommended, files: Sequence[Path]) -> None:
     """Print where the best plans are, and the command that measures them here."""
-    from gaudi_launch.core.host.accelerators import product_of
-    from gaudi_launch.core.launch.machine import load
-
     folder, goal = files[0].parent, answer.found.goal.name
     command = f"gaudi-launch tune {shlex.quote(str(folder))}/*.yaml"
     if goal in _MEASURED_GOALS:

@@ -12,7 +12,9 @@ import typer
 
 from gaudi_launch.cli.command_app import JSON, CommandApp
 from gaudi_launch.cli.console import emit_json
+from gaudi_launch.cli.endless import until_ctrl_c
 from gaudi_launch.cli.shared_options import PLANNED_MACHINE
+from gaudi_launch.cli.terminal import Terminal
 from gaudi_launch.cli.times import DRAIN
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.messages import text
@@ -107,7 +109,6 @@ def up(
     """
     import sys
 
-    from gaudi_launch.cli.terminal import Terminal
     from gaudi_launch.extensions.stack import case as cases
     from gaudi_launch.extensions.stack.view import show_started, started_to_json
 
@@ -141,7 +142,6 @@ def apply(
     """
     import sys
 
-    from gaudi_launch.cli.terminal import Terminal
     from gaudi_launch.extensions.stack import case as cases
     from gaudi_launch.extensions.stack.change import ChangeOptions
     from gaudi_launch.extensions.stack.view import applied_to_json, show_applied
@@ -189,7 +189,6 @@ def restart(
     drain: float = DRAIN,
 ) -> None:
     """Restart the engines of a model, the gateway, or all, one after the other."""
-    from gaudi_launch.cli.terminal import Terminal
     from gaudi_launch.extensions.stack import case as cases
 
     cases.restart(cases.target(model, stack), drain, Terminal())
@@ -211,7 +210,6 @@ def logs(
 
     With --json each line is one JSON object with its service.
     """
-    from gaudi_launch.cli.endless import until_ctrl_c
     from gaudi_launch.extensions.stack import case as cases
     from gaudi_launch.extensions.stack.logs_view import show_logs
 
@@ -229,7 +227,6 @@ def down(
     as_json: bool = JSON,
 ) -> None:
     """Stop the gateway and all models, and remove their records and logs."""
-    from gaudi_launch.cli.terminal import Terminal
     from gaudi_launch.extensions.stack import case as cases
     from gaudi_launch.extensions.stack.view import ended_to_json, show_ended
 

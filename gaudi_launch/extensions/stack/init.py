@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError, file_error
+from gaudi_launch.core.base.paths import profiles_dir
+from gaudi_launch.core.planning import parse
 from gaudi_launch.core.planning.model_name import request_name
 from gaudi_launch.extensions.stack.stack_file import parse_stack
 from gaudi_launch.extensions.stack.stack_plan import LOCAL, StackPlan, changes_of, chosen_cards
@@ -36,8 +38,6 @@ def init(
     Raises LaunchError: USAGE for an existing file, MACHINE where the cards do not suffice; nothing
     is written then.
     """
-    from gaudi_launch.core.base.paths import profiles_dir
-    from gaudi_launch.core.planning import parse
     from gaudi_launch.core.render.yaml_text import dump
 
     if not models:

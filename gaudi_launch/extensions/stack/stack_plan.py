@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.core.base.paths import machine_root
+from gaudi_launch.core.host.hardware import Host
 from gaudi_launch.core.planning.launch_options import LaunchOptions
-from gaudi_launch.core.planning.placement import choose, parse_visible
+from gaudi_launch.core.planning.placement import Placement, choose, parse_visible
 from gaudi_launch.extensions.stack.changes import ChangeCase, NewEngine, RunningEngine, steps_of
 from gaudi_launch.extensions.stack.division import CardShare, with_cards
 from gaudi_launch.extensions.stack.stack_file import read_stack, start_order
@@ -19,9 +21,7 @@ from gaudi_launch.extensions.stack.stack_record import engine_hash, engine_names
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from gaudi_launch.core.host.hardware import Host
     from gaudi_launch.core.launch.prepared import Prepared
-    from gaudi_launch.core.planning.placement import Placement
     from gaudi_launch.core.planning.plan import Plan
     from gaudi_launch.core.services.state.registry import ServiceRecord
     from gaudi_launch.extensions.stack.changes import ChangeStep
@@ -344,8 +344,6 @@ def chosen_cards(stack: StackFile, model: StackModel, machine: str | None) -> in
 
 def _machine_of(sized: Sequence[_Sized]) -> Host:
     """Return the machine whose cards are divided; an empty one where none is needed."""
-    from gaudi_launch.core.host.hardware import Host
-
     return next((each.prepared.host for each in sized if each.cards), Host())
 
 
@@ -391,8 +389,6 @@ def _kept_service(
     stack: StackFile, sized: _Sized, service: ServiceRecord, host: Host
 ) -> StackService:
     """Return a running service on the cards and the port that it has."""
-    from gaudi_launch.core.planning.placement import Placement
-
     placement = Placement(modules=())
     if sized.cards:
         placement = choose(with_cards(host), modules=service.modules)
@@ -406,7 +402,6 @@ def _ports(names: Sequence[str], gateway: int, *, here: bool) -> dict[str, int]:
 
     It is free on this machine; those of another machine (``here`` is false) are not known.
     """
-    from gaudi_launch.core.base.paths import machine_root
     from gaudi_launch.core.services.state.reservation import free_port
 
     def following(port: int) -> int:

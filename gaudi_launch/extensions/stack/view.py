@@ -14,6 +14,7 @@ from gaudi_launch.cli.console import console, table
 from gaudi_launch.cli.views.services import last_error
 from gaudi_launch.cli.views.services import to_json as service_to_json
 from gaudi_launch.commands.services.stop.view import ended_to_json as service_ended_to_json
+from gaudi_launch.commands.services.stop.view import show_ended as show_service
 from gaudi_launch.core.base.durations import rough
 from gaudi_launch.core.base.messages import text
 from gaudi_launch.core.base.optional import mapped
@@ -219,8 +220,6 @@ def ended_to_json(name: str, services: Sequence[EndedService]) -> dict[str, Any]
 
 def show_ended(name: str, services: Sequence[EndedService]) -> None:
     """Print what was stopped, and requests and cards that need attention."""
-    from gaudi_launch.commands.services.stop.view import show_ended as show_service
-
     if not services:
         print(text("stack.is_down", name=name))
         return

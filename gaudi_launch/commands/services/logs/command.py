@@ -8,7 +8,13 @@ import typer
 
 from gaudi_launch.cli.command_app import CommandApp
 from gaudi_launch.cli.console import emit_json
+from gaudi_launch.cli.endless import until_ctrl_c
 from gaudi_launch.cli.shared_options import NAME
+from gaudi_launch.commands.services.logs.view import LineObjects, log_json
+from gaudi_launch.core.base.errors import ExitCode, LaunchError, file_error
+from gaudi_launch.core.base.messages import text
+from gaudi_launch.core.services.log.rotate import earlier
+from gaudi_launch.core.services.log.tail import start_of_last
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -45,8 +51,6 @@ def logs(
     With --follow --json each line of the log is one JSON object as soon as it is complete:
     {"schema": 1, "line": ...}.
     """
-    from gaudi_launch.core.base.errors import ExitCode, LaunchError, file_error
-    from gaudi_launch.core.services.log.tail import start_of_last
     from gaudi_launch.core.services.state.registry import resolve
 
     if previous and (launcher or follow):
@@ -73,9 +77,6 @@ def logs(
 def _show_not_begun(name: str, path: Path, as_json: bool) -> None:
     import sys
 
-    from gaudi_launch.commands.services.logs.view import log_json
-    from gaudi_launch.core.base.messages import text
-
     if as_json:
         emit_json(log_json(name, path, None))
     else:
@@ -90,9 +91,6 @@ def _show(
     It is printed unchanged, as one object, or while it grows as an object per line.
     """
     import sys
-
-    from gaudi_launch.cli.endless import until_ctrl_c
-    from gaudi_launch.commands.services.logs.view import LineObjects, log_json
 
     if not follow and as_json:
         emit_json(log_json(service.name, path, file.read()))
@@ -156,7 +154,6 @@ def _follow(file: BinaryIO, path: Path, service: ServiceRecord, target: Sink) ->
 def _path(service: ServiceRecord, *, launcher: bool, previous: bool) -> Path:
     """Return the log of a service's engine or launcher."""
     from gaudi_launch.core.services import service as engine
-    from gaudi_launch.core.services.log.rotate import earlier
     from gaudi_launch.core.services.process import detach
 
     if launcher:

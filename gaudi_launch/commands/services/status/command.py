@@ -6,7 +6,8 @@ import typer
 
 from gaudi_launch.cli.command_app import JSON, CommandApp
 from gaudi_launch.cli.shared_options import NAME
-from gaudi_launch.core.planning.parse import if_given
+from gaudi_launch.commands.services.status.case import status as use_case
+from gaudi_launch.core.planning.parse import if_given, seconds
 
 app = CommandApp()
 
@@ -22,9 +23,7 @@ def status(
 ) -> None:
     """Show plan, phases with times, card memory, warm-up against its estimate, last error."""
     from gaudi_launch.cli.console import emit_json
-    from gaudi_launch.commands.services.status.case import status as use_case
     from gaudi_launch.commands.services.status.view import show, show_history, to_json
-    from gaudi_launch.core.planning.parse import seconds
 
     found = use_case(name, if_given(seconds, "--history", history))
     document = to_json(found)

@@ -9,6 +9,7 @@ import typer
 
 from gaudi_launch.cli.command_app import JSON, CommandApp
 from gaudi_launch.cli.console import emit_json
+from gaudi_launch.cli.terminal import Terminal
 from gaudi_launch.cli.times import DRAIN
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.messages import text
@@ -58,7 +59,6 @@ def _end_services(
     chosen: Sequence[ServiceRecord], drain: float, *, forget: bool, as_json: bool
 ) -> None:
     """Stop each service; a failure does not prevent the others."""
-    from gaudi_launch.cli.terminal import Terminal
     from gaudi_launch.commands.services.stop.view import ended_to_json, show_ended
     from gaudi_launch.core.launch.stop import end
 

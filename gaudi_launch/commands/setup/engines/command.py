@@ -5,6 +5,7 @@ from __future__ import annotations
 import typer
 
 from gaudi_launch.cli.command_app import JSON, CommandApp
+from gaudi_launch.core.base.steps import step
 
 app = CommandApp()
 
@@ -26,7 +27,6 @@ def engines(
         return
     from gaudi_launch.commands.setup.engines.case import listing
     from gaudi_launch.commands.setup.engines.view import show
-    from gaudi_launch.core.base.steps import step
 
     with step("screen.step_engine"):
         found = listing(python)

@@ -18,16 +18,17 @@ from gaudi_launch.core.base.reader import parse_json
 from gaudi_launch.core.buckets.families import EXPONENTIAL_SWITCH
 from gaudi_launch.core.buckets.ladder_rules import LadderRules
 from gaudi_launch.core.buckets.optimiser.bucket_planner import BucketGoal
+from gaudi_launch.core.buckets.optimiser.full_load import overhead_percent
 from gaudi_launch.core.models.config import text_part
 from gaudi_launch.core.models.model import Model
 from gaudi_launch.core.planning.engine import Context
 from gaudi_launch.core.planning.engine_args import EngineArgs
 from gaudi_launch.core.planning.lengths import BLOCK, ceil_div
 from gaudi_launch.core.planning.plan import Setting
+from gaudi_launch.core.predict.limits import CoverageQuestion, as_limits
 
 if TYPE_CHECKING:
     from gaudi_launch.core.buckets.strategies import Judged
-    from gaudi_launch.core.predict.limits import CoverageQuestion
     from gaudi_launch.core.predict.step_time import StepTime
 
 ORIGIN = "vllm-project/vllm-gaudi@091bbadd:vllm_gaudi/extension/bucketing/common.py"
@@ -150,8 +151,6 @@ def question(
     context: Context, family: str, contiguous: bool, prefixes: bool, physical: int | None
 ) -> CoverageQuestion:
     """Return the coverage for the warm-up planner; ``prefixes`` are cached."""
-    from gaudi_launch.core.predict.limits import CoverageQuestion, as_limits
-
     limits = context.limits
     asked = {
         **asdict(limits),
@@ -212,7 +211,6 @@ def choose(context: Context, asked: CoverageQuestion, cost: StepTime) -> Strateg
     if is_hybrid(context.model):
         return StrategyChoice("exp", message("gaudi.hybrid_buckets"))
     from gaudi_launch.core.buckets.bucket_file import planned
-    from gaudi_launch.core.buckets.optimiser.full_load import overhead_percent
 
     found = planned(asked, BucketGoal(reduce=request.reduce), cost)
 

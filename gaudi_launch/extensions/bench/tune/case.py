@@ -20,10 +20,17 @@ from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.fields import OptionRecord, switch, text, value, values
 from gaudi_launch.core.base.messages import message
 from gaudi_launch.core.base.optional import mapped
+from gaudi_launch.core.engines.registry import entry
+from gaudi_launch.core.launch import route, saved_plan
 from gaudi_launch.core.launch.route import checked_plan, prepare
 from gaudi_launch.core.launch.saved_plan import SavedTraffic, hash_of, merged, on_this_machine, read
+from gaudi_launch.core.planning.engine_args import engine_args
 from gaudi_launch.core.planning.launch_options import LaunchOptions
+from gaudi_launch.core.planning.option_table import UPSTREAM, option_table
 from gaudi_launch.core.planning.parse import if_given, number
+from gaudi_launch.core.planning.secret_args import refuse_secret_args
+from gaudi_launch.core.predict.balance import balanced
+from gaudi_launch.core.services.state import registry
 from gaudi_launch.extensions.bench import case as bench
 from gaudi_launch.extensions.bench.tune.state import (
     TuneCandidate,
@@ -157,8 +164,6 @@ Measure = Callable[[TuneState, TuneTrial, float], TuneStart]
 
 def is_simulated(options: LaunchOptions) -> bool:
     """Return True for an engine whose cards are simulated."""
-    from gaudi_launch.core.engines.registry import entry
-
     return bool(entry(options.engine or "auto").machine)
 
 
@@ -187,10 +192,6 @@ def begin(options: LaunchOptions, given: TuneOptions) -> TuneState:
 
     Raises LaunchError.
     """
-    from gaudi_launch.core.planning.engine_args import engine_args
-    from gaudi_launch.core.planning.option_table import UPSTREAM, option_table
-    from gaudi_launch.core.planning.secret_args import refuse_secret_args
-
     if given.goal not in GOALS:
         raise LaunchError("tune.goal", ExitCode.USAGE, found=given.goal, known=", ".join(GOALS))
     if given.rate and given.concurrency:
@@ -390,8 +391,6 @@ def decide(state: TuneState) -> tuple[TuneStart, TuneStart | None, float]:
 
 def finish(done: Searched, save: Path | None) -> TuneOutcome:
     """Return the answer, with its plan in a file. Raises LaunchError."""
-    from gaudi_launch.core.launch import route, saved_plan
-
     state = done.state
     best, given, noise = decide(state)
     gain = None
@@ -509,8 +508,6 @@ def figure_of(run: BenchRun, file: str, goal: str, cards: int) -> TuneFigure:
 
 
 def _score(goal: str, tokens: float, means: dict[str, float], cards: int) -> float:
-    from gaudi_launch.core.predict.balance import balanced
-
     if goal == "throughput":
         return tokens
     if goal == "latency":
@@ -543,7 +540,6 @@ def _on_a_port(options: LaunchOptions) -> LaunchOptions:
 
 def _stop(name: str) -> None:
     """Stop the service with all its processes, if there is one."""
-    from gaudi_launch.core.services.state import registry
     from gaudi_launch.core.services.stop import stop
 
     service = registry.read(name)

@@ -8,6 +8,7 @@ import typer
 
 from gaudi_launch.cli.command_app import OUTPUT_JSON, CommandApp
 from gaudi_launch.cli.options import Launch, LaunchOptions, RecordCommand, record
+from gaudi_launch.extensions.bench.tune import case as use_case
 from gaudi_launch.extensions.bench.tune.case import TuneOptions
 
 app = CommandApp()
@@ -37,7 +38,6 @@ def tune(
     Each launch and run is kept. Ctrl-C stops the server.
     """
     from gaudi_launch.cli.terminal import Terminal
-    from gaudi_launch.extensions.bench.tune import case as use_case
     from gaudi_launch.extensions.bench.tune import view
     from gaudi_launch.extensions.bench.view import Watching
 

@@ -8,6 +8,9 @@ from __future__ import annotations
 import typer
 
 from gaudi_launch.cli.command_app import JSON, CommandApp
+from gaudi_launch.cli.endless import until_ctrl_c
+from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.core.base.messages import text
 
 app = CommandApp(
     no_args_is_help=True,
@@ -64,7 +67,6 @@ def logs(
     pod: str = typer.Option("", "--pod", metavar="NAME", help="Only this pod."),
 ) -> None:
     """Print the engines' logs. '| gaudi-launch why -' explains a failed launch."""
-    from gaudi_launch.cli.endless import until_ctrl_c
     from gaudi_launch.cli.terminal import Terminal
     from gaudi_launch.extensions.kubernetes.kube import case as kube
     from gaudi_launch.extensions.kubernetes.kubectl import Kubectl
@@ -89,8 +91,6 @@ def delete(
     import sys
 
     from gaudi_launch.cli.terminal import Terminal
-    from gaudi_launch.core.base.errors import ExitCode, LaunchError
-    from gaudi_launch.core.base.messages import text
     from gaudi_launch.extensions.kubernetes.kube import case as kube
     from gaudi_launch.extensions.kubernetes.kubectl import Kubectl
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 import typer
 
 from gaudi_launch.cli.command_app import CommandApp
+from gaudi_launch.cli.endless import until_ctrl_c
 from gaudi_launch.core.base.background import in_background
+from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.core.base.messages import text
 
 app = CommandApp()
 
@@ -34,9 +37,6 @@ def exporter(
     import threading
 
     from gaudi_launch.cli.console import emit_json
-    from gaudi_launch.cli.endless import until_ctrl_c
-    from gaudi_launch.core.base.errors import ExitCode, LaunchError
-    from gaudi_launch.core.base.messages import text
     from gaudi_launch.core.planning.parse import port as read_port
 
     number = read_port("-p", port)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError, file_error
+from gaudi_launch.core.host.machine import check_root
 from gaudi_launch.core.services.state.registry import find
 from gaudi_launch.extensions.watch.watched_hosts import WatchedHost, sample_all, watching
 
@@ -40,8 +41,6 @@ class WatchRequest:
 
 def watched(request: WatchRequest) -> list[WatchedHost]:
     """Return the hosts to watch; none is started. Raises LaunchError (USAGE)."""
-    from gaudi_launch.core.host.machine import check_root
-
     if request.hosts and request.inventory:
         raise LaunchError("watch.hosts_twice", ExitCode.USAGE)
     if request.machine is not None and (request.hosts or request.inventory):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import typer
 
 from gaudi_launch.cli.command_app import CommandApp
+from gaudi_launch.cli.endless import until_ctrl_c
 
 app = CommandApp()
 
@@ -45,7 +46,6 @@ def top(
     import time
 
     from gaudi_launch.cli.console import emit_json
-    from gaudi_launch.cli.endless import until_ctrl_c
     from gaudi_launch.extensions.watch.top import case
     from gaudi_launch.extensions.watch.top.view import plain_lines, to_json
 
