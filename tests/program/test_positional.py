@@ -54,8 +54,8 @@ def test_figures_are_refused_with_the_option_that_they_belong_to(
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (("1024",), "'1024' belongs to no option; a model was expected"),
-        (("-l", "8192", "1.5"), "'1.5' belongs to no option; a model was expected"),
+        (("1024",), "'1024' belongs to no option; expected a model"),
+        (("-l", "8192", "1.5"), "'1.5' belongs to no option; expected a model"),
         (("-w", MODEL, "foo"), f"'foo' belongs to no option, and the model is already '{MODEL}'"),
         ((MODEL, "foo", "bar"), f"'foo' belongs to no option, and the model is already '{MODEL}'"),
     ],

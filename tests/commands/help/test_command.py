@@ -111,7 +111,7 @@ def test_a_term_is_found_in_commands_questions_and_pages(
         "gaudi-launch help render",
         "gaudi-launch help render monitoring",
     ]
-    assert [page["name"] for page in found["pages"]] == ["measuring"]
+    assert [page["name"] for page in found["pages"]] == ["tutorial", "measuring"]
     assert run(["help", "prometheus"]) == 0
     out = capsys.readouterr().out
     assert "  exporter  How does Prometheus see it?\n" in out and "  help measuring" in out
