@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from gaudi_launch.cli.console import console
 from gaudi_launch.cli.short_page import NotedRow, ShortPage, command_line
 from gaudi_launch.cli.views.estimate import warmup_json
+from gaudi_launch.core.base.durations import duration, span
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.messages import rendered, text
 from gaudi_launch.core.base.optional import mapped
@@ -408,8 +409,7 @@ def _tell_winner(answer: Recommended, say: Sentences) -> None:
     else:
         say(
             "recommend.start",
-            low=_number(estimate.low_seconds),
-            high=_number(estimate.high_seconds),
+            time=span(estimate.low_seconds, estimate.high_seconds),
             graphs=answer.plan.buckets.graphs,
             blocks=blocks,
         )
@@ -601,7 +601,7 @@ def _tell_unmet(answer: Recommended, say: Sentences) -> None:
                 unit=unit,
             )
         elif name == "start":
-            say("recommend.unmet_start", found=_number(value), most=_number(most))
+            say("recommend.unmet_start", found=duration(value), most=duration(most))
         else:
             scale, unit = (1000, "ms") if name == "tpot" else (1, "s")
             say(
