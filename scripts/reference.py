@@ -1,4 +1,4 @@
-"""Write the generated pages of docs/ and the options of schemas from code and data.
+"""Write the generated pages of docs/, and the options of schemas.
 
     python scripts/reference.py           writes the pages in both languages, and the schemas
     python scripts/reference.py FOLDER    writes the pages to another folder

@@ -209,7 +209,7 @@ def show(found: SpeedEstimate, options: LaunchOptions, *, complete: bool) -> Non
         if made.evidence.word != "assumed":
             near = text("estimate.near" if made.evidence.near else "estimate.far")
             basis = text("estimate.based", evidence=near)
-        tail = [bound, basis, text("estimate.more")]
+        tail = [bound, basis, *_notes(found), text("estimate.more")]
         ShortPage(head, names, rows, right=(1, 2, 3), tail=tail).show(complete=False)
         return
     ShortPage(head, names, rows, right=(1, 2, 3), tail=[bound]).show(complete=True)
@@ -295,7 +295,11 @@ def _evidence(found: SpeedEstimate) -> list[str]:
     if evidence.learned:
         what = text("estimate.learned", version=evidence.learned)
         lines.append(text("estimate.note", what=what))
-    return [*lines, *(text("estimate.note", what=note.render()) for note in found.notes)]
+    return [*lines, *_notes(found)]
+
+
+def _notes(found: SpeedEstimate) -> list[str]:
+    return [text("estimate.note", what=note.render()) for note in found.notes]
 
 
 def _fit_line(made: Outcome) -> str:

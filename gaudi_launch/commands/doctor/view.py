@@ -145,7 +145,9 @@ def show_fixed(result: FixResult, *, strict: bool, verbose: bool, as_json: bool)
     if verbose:
         _print(out, [line for each in after for line in _row(out, each, verbose)])
     partial = result.plan.request.partial
-    _print(out, [Text(), *_answer(result.after.facts, after, partial=partial)])
+    left = [] if verbose else _of(after, "fail")
+    remedies = [line for each in left for line in _failure(out, each, complete=True)]
+    _print(out, [Text(), *_answer(result.after.facts, after, partial=partial), *remedies])
 
 
 def show_undone(root: Path, outcomes: Sequence[RemedyOutcome], as_json: bool) -> ExitCode:

@@ -113,7 +113,10 @@ def options_of(record: DataclassInstance | type[DataclassInstance]) -> dict[str,
 
 @dataclass(frozen=True)
 class OptionRecord:
-    """A record of options, whose values may be given as text. Raises LaunchError (USAGE)."""
+    """A record of options, whose values may be given as text.
+
+    Raises LaunchError (USAGE).
+    """
 
     def __post_init__(self) -> None:
         """Read each value by its option, so that a number has the bounds of the text."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,8 @@ from gaudi_launch.extensions.stack.stack_plan import LOCAL, StackPlan, changes_o
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+_log = logging.getLogger(__name__)
 
 
 def schema_document() -> dict[str, Any]:
@@ -88,8 +91,8 @@ def _with_cards_left(
                 entry["options"]["cards"], left, grows = 2 * cards, left - needed, True
     try:
         return changes_of(parse_stack(dump(document), path), machine).planned
-    except LaunchError:
-        # the link groups do not have these sets together
+    except LaunchError as error:
+        _log.debug("the link groups do not have these sets together: %s", error)
         for entry, cards in zip(entries, fewest, strict=True):
             entry["options"]["cards"] = cards
         return planned

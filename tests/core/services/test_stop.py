@@ -51,10 +51,10 @@ def launched(*, deaf: bool = False, **state: Any) -> Iterator[Path]:
 @pytest.mark.parametrize(
     ("running", "drain", "left", "said"),
     [
-        (b"vllm:num_requests_running 2\nvllm:num_requests_waiting 1\n", 0.1, 3, ("drain", 3)),
+        (b"vllm:num_requests_running 2\nvllm:num_requests_waiting 1\n", 1.0, 3, ("drain", 3)),
         (b"vllm:num_requests_running 0\nvllm:num_requests_waiting 0\n", 30.0, 0, None),
         # an engine without metrics has connections
-        (b"", 0.1, 1, ("connections", 1)),
+        (b"", 1.0, 1, ("connections", 1)),
         (None, 0.0, 0, None),
     ],
 )

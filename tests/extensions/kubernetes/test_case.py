@@ -18,7 +18,7 @@ MODEL = "Qwen/Qwen3-8B"
 @pytest.mark.parametrize(
     ("words", "code", "id", "values"),
     [
-        (("-n", "8"), ExitCode.MACHINE, "kubernetes.cards", {"wanted": 9, "there": 8}),
+        (("-n", "8"), ExitCode.MACHINE, "kubernetes.cards", {"needed": 9, "there": 8}),
         (
             ("-n", "1", "--kind", "rayservice", "--image", "i:1"),
             ExitCode.USAGE,

@@ -40,7 +40,7 @@ def test_the_first_screen_has_the_command_and_what_else_was_possible() -> None:
     code, page = run()
     lines = page.splitlines()
     assert code == 0
-    assert lines[1].startswith(f"  gaudi-launch serve {SMALL} -n 1 -d bf16 -i 64,500")
+    assert lines[1].startswith(f"  gaudi-launch serve {SMALL} -n 1 -d bfloat16 -i")
     for part in (
         "Runner-up:",
         "Compared with this answer:",

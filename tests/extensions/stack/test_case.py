@@ -546,11 +546,11 @@ def test_init_writes_a_file_that_is_planned_alike(tmp_path: Path, own_folders: P
     found = [(each.name, each.plan.placement.modules) for each in again.services]
     assert found == [(each.name, each.plan.placement.modules) for each in made.services]
     assert found == [
-        ("site-qwen3-8b", (2,)),
-        ("site-qwen3-8b-2", (3,)),
-        ("site-llama-3.3-70b-instruct", (0, 1)),
+        ("site-qwen3-8b", (4,)),
+        ("site-qwen3-8b-2", (5,)),
+        ("site-llama-3.3-70b-instruct", (0, 1, 2, 3)),
     ]
-    assert (again.stack.gateway.port, again.free) == (8123, (4, 5, 6, 7))
+    assert (again.stack.gateway.port, again.free) == (8123, (6, 7))
     assert again.start_seconds == made.start_seconds
     first = path.read_text(encoding="utf-8").splitlines()[0]
     schema = Path(first.removeprefix("# yaml-language-server: $schema="))

@@ -6,7 +6,7 @@ import typer
 
 from gaudi_launch.cli.command_app import JSON, CommandApp
 from gaudi_launch.cli.shared_options import NAME
-from gaudi_launch.commands.services.status.case import status as use_case
+from gaudi_launch.commands.services.status import case
 from gaudi_launch.core.planning.parse import if_given, seconds
 
 app = CommandApp()
@@ -25,7 +25,7 @@ def status(
     from gaudi_launch.cli.console import emit_json
     from gaudi_launch.commands.services.status.view import show, show_history, to_json
 
-    found = use_case(name, if_given(seconds, "--history", history))
+    found = case.status(name, if_given(seconds, "--history", history))
     document = to_json(found)
     if as_json:
         emit_json(document)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -24,6 +25,8 @@ from gaudi_launch.core.base.reader import beside, read_json
 from gaudi_launch.core.services.endpoint import Target, option
 from gaudi_launch.extensions.bench import protocols, server
 from gaudi_launch.extensions.bench.client import Client, ServerError
+
+_log = logging.getLogger(__name__)
 
 KIND = "quality"
 _TOKENS = 32
@@ -151,7 +154,8 @@ class _Asked:
         path = "/v1/chat/completions" if self.form == "chat" else "/v1/completions"
         try:
             reply = await self.client.ask(path, body)
-        except ServerError:
+        except ServerError as error:
+            _log.debug("no answer to a question: %s", error)
             return "", "error"
         choices = array(mapping(reply.document).get("choices"))
         if reply.status != 200 or not choices:

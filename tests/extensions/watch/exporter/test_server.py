@@ -53,6 +53,7 @@ def handlers() -> list[threading.Thread]:
 
 def test_slow_clients_get_no_more_threads_than_the_limit(port: int) -> None:
     served: list[int] = []
+    others = len(handlers())
     with ExitStack() as slow:
         clients = [
             slow.enter_context(socket.create_connection(("127.0.0.1", port))) for _ in range(20)
@@ -68,7 +69,7 @@ def test_slow_clients_get_no_more_threads_than_the_limit(port: int) -> None:
             time.sleep(0.02)
         # each place is free again after its time, however slowly its client sends
         assert ask(port, "GET")[0] == 200
-    assert max(served) == LIMIT
+    assert max(served) - others == LIMIT
 
 
 def test_a_scrape_behind_slow_clients_is_answered_before_prometheus_gives_up() -> None:
