@@ -130,6 +130,7 @@ SHOWN = {
 BY_OTHERS = {
     "gaudi-launch top": "extensions/watch/top/test_screen.py::"
     "test_it_is_drawn_typed_at_and_left_as_it_was_found",
+    "gaudi-launch cluster up": "e2e/test_cluster.py::test_two_hosts_up_a_worker_killed_down",
     "gaudi-launch cluster down": "e2e/test_cluster.py::test_two_hosts_up_a_worker_killed_down",
     "gaudi-launch cluster status*": "e2e/test_cluster.py::test_two_hosts_up_a_worker_killed_down",
     "gaudi-launch chat demo": "extensions/bench/test_chat_server.py::"
