@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from gaudi_launch.cli.console import console, table
@@ -53,31 +54,43 @@ class ShortPage:
             out.print(part, soft_wrap=_is_copied(part) or None)
 
     def _fitting(self, out: Console) -> tuple[int, int]:
-        """Return how many rows and warnings fit, the warnings first."""
-        least = min(_LEAST_ROWS, len(self.rows))
+        """Return how many rows and warnings fit, the warnings first.
+
+        Each part is drawn once: with every number of rows and warnings a long page takes seconds.
+        """
+        least, most = (min(rows, len(self.rows)) for rows in (_LEAST_ROWS, SCREEN))
+        room = SCREEN - _height([*self.head, *self.tail], out)
+        tables = [_height(self._table(self.rows[:rows]), out) for rows in range(most + 1)]
+        noted = [0, *accumulate(_height([each], out) for each in self.warnings)]
         for warnings in range(len(self.warnings), -1, -1):
-            for rows in range(min(len(self.rows), SCREEN), least - 1, -1):
-                parts = self._parts(rows, warnings)
-                if sum(_height(part, out) for part in parts) <= SCREEN:
+            for rows in range(most, least - 1, -1):
+                spare = room - tables[rows] - noted[warnings]
+                if spare >= 0 and _height(self._left(rows, warnings), out) <= spare:
                     return rows, warnings
         return least, 0
 
     def _parts(self, rows: int, warnings: int) -> list[RenderableType]:
-        parts: list[RenderableType] = [*self.head]
-        if rows:
-            parts += self._table(self.rows[:rows])
-        parts += [*self.tail, *self.warnings[:warnings]]
+        return [
+            *self.head,
+            *self._table(self.rows[:rows]),
+            *self.tail,
+            *self.warnings[:warnings],
+            *self._left(rows, warnings),
+        ]
+
+    def _left(self, rows: int, warnings: int) -> list[RenderableType]:
+        """Return a sentence about what is left out, none where all is shown."""
         left = []
         if rows < len(self.rows):
             left.append(text("page.rows", n=len(self.rows) - rows))
         if warnings < len(self.warnings):
             left.append(text(self.left_out, n=len(self.warnings) - warnings))
-        if left:
-            parts.append(text("page.more", what=text("common.between").join(left)))
-        return parts
+        return [text("page.more", what=text("common.between").join(left))] if left else []
 
     def _table(self, rows: Sequence[NotedRow]) -> list[RenderableType]:
-        """Return a table, with each reason once below it."""
+        """Return a table, with each reason once below it; nothing without rows."""
+        if not rows:
+            return []
         reasons = list(dict.fromkeys(row.reason for row in rows if row.reason))
         if not reasons:
             return [table("", self.columns, [row.cells for row in rows], right=self.right)]
@@ -100,8 +113,8 @@ def _is_copied(part: RenderableType) -> bool:
     return bool(getattr(part, "no_wrap", False))
 
 
-def _height(part: RenderableType, out: Console) -> int:
-    """Return the rows of a part on a screen, where the terminal folds a long line."""
-    lines = out.render_lines(part, pad=False)
+def _height(parts: Sequence[RenderableType], out: Console) -> int:
+    """Return the rows of parts on a screen, where the terminal folds a long line."""
+    lines = [line for part in parts for line in out.render_lines(part, pad=False)]
     cells = [sum(each.cell_length for each in line) for line in lines]
     return sum(max(1, -(-each // out.width)) for each in cells)
