@@ -50,4 +50,4 @@ def test_the_image_runs_the_command(store: dict[str, str], tmp_path: Path) -> No
     real_podman.podman(store, "build", "--quiet", "--network=none", "--file", file, *words)
     plan = ["plan", "Qwen/Qwen3-8B", "-n", "1", "--machine", "simulated:hls2"]
     shown = real_podman.podman(store, "run", "--rm", NAME, *plan)
-    assert shown.startswith("Qwen3-8B fits on one card.")
+    assert shown.startswith("Qwen3-8B fits on 1 card.")
