@@ -11,7 +11,7 @@ from gaudi_launch.core.base.messages import Message, message
 from gaudi_launch.core.base.reader import shipped
 from gaudi_launch.extensions.acceptance.records import StepMeasurement, StepResult
 
-_WORST = ("wrong", "fail", "warn", "pass", "reported")
+_WORST = ("wrong", "fail", "warn")
 
 
 def facts() -> Mapping[str, Any]:
@@ -27,14 +27,15 @@ class _Limit:
     ok: float | None
     fail: float
     source: str
+    peak: str
 
 
 def _limit_of(name: str, product: str) -> _Limit:
     row = facts()["limits"].get(name, {})
     shares = row.get("products", {}).get(product)
     if shares is None:
-        return _Limit(None, 0.0, row.get("source", ""))
-    return _Limit(shares["ok"], shares["fail"], row["source"])
+        return _Limit(None, 0.0, row.get("source", ""), row.get("peak", ""))
+    return _Limit(shares["ok"], shares["fail"], row["source"], row["peak"])
 
 
 def judge(name: str, product: str, found: StepMeasurement, seconds: float) -> StepResult:
@@ -48,34 +49,40 @@ def judge(name: str, product: str, found: StepMeasurement, seconds: float) -> St
         verdicts += _against_peak(who, value, shares.get(who), limit, found)
     verdicts += [("fail", why) for why in found.bad.values()]
     verdicts += [("warn", why) for why in found.slow.values()]
-    # cards of equal kind; groups of different sizes are not compared
-    slowest = min(found.values, key=lambda who: shares.get(who, found.values[who]), default="")
-    spread = None
-    if len(found.values) > 1 and found.peaks:
-        most = max(found.values.values())
-        spread = (most - min(found.values.values())) / most if most > 0 else None
-        verdicts += _against_others(found)
-    status = (
-        "pass" if limit.ok is not None or (not found.peaks and not found.values) else "reported"
-    )
-    for each in _WORST[:3]:
-        if any(verdict == each for verdict, _ in verdicts):
-            status = each
-            break
+    slowest, spread = "", None
+    # cards by their rate; groups, which may have different sizes, by their share of the peak
+    rates = shares if limit.peak == "group" else found.values
+    if len(rates) > 1 and found.peaks:
+        slowest, spread = _slowest(rates)
+        verdicts += _against_others(found, rates)
+    verdicts.sort(key=lambda each: _WORST.index(each[0]))
     return StepResult(
         name,
-        status,
-        tuple(why for _, why in sorted(verdicts, key=lambda each: _WORST.index(each[0]))),
+        verdicts[0][0] if verdicts else _without_fault(limit, found),
+        tuple(why for _, why in verdicts),
         dict(found.values),
         found.unit,
         shares,
         limit.ok,
-        slowest if len(found.values) > 1 else "",
+        slowest,
         spread,
         limit.source,
         seconds,
         dict(found.details),
     )
+
+
+def _without_fault(limit: _Limit, found: StepMeasurement) -> str:
+    """Return the status of a step whose figures have no fault: a rate needs a limit to pass."""
+    if limit.ok is not None or not (found.peaks or found.values):
+        return "pass"
+    return "reported"
+
+
+def _slowest(rates: Mapping[str, float]) -> tuple[str, float | None]:
+    """Return the slowest, and its distance from the best as a share of that."""
+    slowest, most = min(rates, key=lambda who: rates[who]), max(rates.values())
+    return slowest, (most - rates[slowest]) / most if most > 0 else None
 
 
 def _against_peak(
@@ -94,16 +101,18 @@ def _against_peak(
     return [("warn", message("accept.low", **shown, **expected))]
 
 
-def _against_others(found: StepMeasurement) -> list[tuple[str, Message]]:
+def _against_others(
+    found: StepMeasurement, rates: Mapping[str, float]
+) -> list[tuple[str, Message]]:
     """Return what is slower than the others by more than the accepted spread."""
-    middle, allowed = median(found.values.values()), facts()["spread"]
+    middle, allowed = median(rates.values()), facts()["spread"]
     verdicts = []
-    for who, value in found.values.items():
-        below = 1 - value / middle if middle else 0.0
+    for who, rate in rates.items():
+        below = 1 - rate / middle if middle else 0.0
         shown = {
             "who": who,
             "below": f"{100 * below:.0f}",
-            "value": f"{value:.4g}",
+            "value": f"{found.values[who]:.4g}",
             "unit": found.unit,
         }
         if below > allowed["fail"]:

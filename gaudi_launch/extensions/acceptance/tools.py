@@ -151,11 +151,12 @@ def torch_answers(bed: TestBed, test: str, kind: str = "bf16") -> dict[str, dict
         "fill": facts()["fill"][on_card],
     }
     argv = [bed.python, str(_RATES), json.dumps(job)]
-    base = {**environment(bed), "PT_HPU_LAZY_MODE": "1"}
+    own = environment(bed)
     names = [str(card.module) for card in bed.cards] or ["host"]
-    programs = [Program(argv, {**base, "HABANA_VISIBLE_MODULES": name}) for name in names]
-    if not bed.cards:
-        programs = [Program(argv, environment(bed))]
+    programs = [Program(argv, own)]
+    if bed.cards:
+        base = {**own, "PT_HPU_LAZY_MODE": "1"}
+        programs = [Program(argv, {**base, "HABANA_VISIBLE_MODULES": name}) for name in names]
     ends = together(programs, bed.timeout(test))
     answers = {}
     for name, end in zip(names, ends, strict=True):

@@ -197,8 +197,8 @@ async def ask(client: Client, target: Target, model: str | None) -> Quality:
         answers.append(QualityAnswer(name, text, is_right(text, right), trouble))
     batch = _batch(target)
     answers = await _in_batches(asked, answers, batch)
-    edges = [await _edge(asked, tokens) for tokens in _edges(target, served)]
-    return Quality(served.model, batch, tuple(answers), tuple(edges))
+    edges = await _at_edges(asked, _edges(target, served))
+    return Quality(served.model, batch, tuple(answers), edges)
 
 
 async def _in_batches(
@@ -234,17 +234,22 @@ def _edges(target: Target, served: server.ServerFacts) -> list[int]:
     return sorted(tokens for edge in chosen for tokens in (edge, edge + 1) if 64 < tokens <= most)
 
 
-async def _edge(asked: _Asked, tokens: int) -> tuple[int, str]:
-    """Ask with a prompt of this length, and return the length and the trouble."""
+async def _at_edges(asked: _Asked, lengths: Sequence[int]) -> tuple[tuple[int, str], ...]:
+    """Ask with prompts of these lengths, and return each length and its trouble."""
+    if not lengths:
+        return ()
     ruler = await server.measure_ruler(asked.client, asked.served, asked.form)
     count = server.counter(asked.client, asked.served, asked.form)
 
     async def counted(text: str) -> int | None:
         return await count(text + _TAIL)
 
-    prompt, length = await server.fitted(counted, ruler, tokens, tokens)
-    _, trouble = await asked.answer(prompt + _TAIL)
-    return length, trouble
+    found = []
+    for tokens in lengths:
+        prompt, length = await server.fitted(counted, ruler, tokens, tokens)
+        _, trouble = await asked.answer(prompt + _TAIL)
+        found.append((length, trouble))
+    return tuple(found)
 
 
 def compare(before: Quality, after: Quality) -> QualityChange:
