@@ -109,6 +109,11 @@ def command_line(line: str) -> Text:
     return Text(line, no_wrap=True, overflow="ignore")
 
 
+def next_line(command: str) -> Text:
+    """Return the line of a page that has the command to type next."""
+    return command_line(text("page.next", command=command))
+
+
 def _is_copied(part: RenderableType) -> bool:
     return bool(getattr(part, "no_wrap", False))
 

@@ -6,7 +6,7 @@ import shlex
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
-from gaudi_launch.cli.short_page import NotedRow, ShortPage, command_line
+from gaudi_launch.cli.short_page import NotedRow, ShortPage, next_line
 from gaudi_launch.core.base.messages import text
 from gaudi_launch.core.base.optional import mapped
 from gaudi_launch.core.launch.command_line import serve_command
@@ -196,7 +196,7 @@ def show(found: SpeedEstimate, options: LaunchOptions, *, complete: bool) -> Non
     made = found.outcome
     head: list[str | Text] = [_answer(made)]
     command = shlex.join(serve_command(options))
-    head += [command_line(text("page.next", command=command)), *_load_lines(found)]
+    head += [next_line(command), *_load_lines(found)]
     names = [text(f"estimate.column_{name}") for name in ("measure", "low", "expected", "high")]
     rows = [NotedRow(tuple(row)) for row in _measures(made)]
     bound = text(

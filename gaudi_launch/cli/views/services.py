@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
-from gaudi_launch.cli.short_page import NotedRow, ShortPage, command_line
+from gaudi_launch.cli.short_page import NotedRow, ShortPage, next_line
 from gaudi_launch.cli.wrapping import terminal_width, wrapped
 from gaudi_launch.core.base.durations import duration
 from gaudi_launch.core.base.messages import text
@@ -88,9 +88,8 @@ def show(
         return
     columns = text("services.columns" if everything else "services.short_columns").split("|")
     rows = [_row(each, load.get(each.name), now, complete=everything) for each in listed]
-    command = text("page.next", command=_next(services))
     ShortPage(
-        [_answer(services), command_line(command)],
+        [_answer(services), next_line(_next(services))],
         columns,
         [NotedRow(row) for row in rows],
         tail=_failures(failed),

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gaudi_launch.cli.console import console, emit_json, known, sentences
-from gaudi_launch.cli.short_page import NotedRow, ShortPage, command_line
+from gaudi_launch.cli.short_page import NotedRow, ShortPage, next_line
 from gaudi_launch.core.base.messages import text
 from gaudi_launch.core.base.optional import mapped
 from gaudi_launch.core.doctor.power_limit import CapChange, CapOutcome
@@ -92,14 +92,14 @@ def show(host: Host, use: DeviceUse, machine: str | None, *, complete: bool) -> 
     """Print how many cards are free, what to do, and a row for each card, by module."""
     notes = [text("host.devices_note", name=name, text=note) for name, note in host.notes.items()]
     if not host.cards:
-        head = [text("host.devices_none"), text("page.next", command="gaudi-launch doctor")]
-        ShortPage(head, tail=notes).show(complete=complete)
+        page = ShortPage([text("host.devices_none"), next_line("gaudi-launch doctor")], tail=notes)
+        page.show(complete=complete)
         return
     cards = sorted(host.cards, key=lambda card: (card.module is None, card.module, card.index))
     groups = "; ".join(map(format_cpus, host.groups)) or text("host.devices_unknown")
     product = host.product or text("host.devices_unknown")
     page = ShortPage(
-        [_free(host), command_line(text("page.next", command=_next(host, machine)))],
+        [_free(host), next_line(_next(host, machine))],
         text("host.devices_columns" if complete else "host.devices_short").split("|"),
         [NotedRow(_cells(card, use, complete=complete)) for card in cards],
         right=(0, 1, 4, 6, 7, 8, 9) if complete else (0, 1, 2, 3),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from rich.text import Text
 
 from gaudi_launch.cli.console import beside, console, emit_json, table
-from gaudi_launch.cli.short_page import SCREEN, command_line
+from gaudi_launch.cli.short_page import SCREEN, command_line, next_line
 from gaudi_launch.cli.wrapping import padded
 from gaudi_launch.commands.doctor import remedies
 from gaudi_launch.core.base.errors import ExitCode
@@ -216,7 +216,7 @@ def _answer(facts: DoctorFacts, findings: Sequence[Finding], *, partial: bool) -
         line = text("doctor.show.alone", answer=sentence)
     command = _next(facts, findings, no_cards=no_cards, partial=partial)
     if command:
-        return [Text(line, style=style), command_line(text("page.next", command=command))]
+        return [Text(line, style=style), next_line(command)]
     return [Text(line, style=style), Text(text("doctor.show.next_read"))]
 
 

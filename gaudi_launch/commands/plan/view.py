@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gaudi_launch.cli.console import LABEL_WIDTH, can_show, console, labelled
-from gaudi_launch.cli.short_page import SCREEN, command_line
+from gaudi_launch.cli.short_page import SCREEN, next_line
 from gaudi_launch.cli.views.estimate import summary
 from gaudi_launch.cli.views.memory_bar import PARTS, bar, legend
 from gaudi_launch.core.base.durations import span
@@ -53,7 +53,7 @@ def show(checked: CheckedPlan, speed: SpeedEstimate | None, serve_command: Seque
     head = [Text(verdict.sentence, style=verdict.style)]
     command = _next(checked, serve_command)
     if command:
-        head.append(command_line(text("page.next", command=shlex.join(command))))
+        head.append(next_line(shlex.join(command)))
     head += [Text(), *_facts(checked, speed, out)]
     end = _end(checked)
     taken = _height(Group(*head, *end), out)

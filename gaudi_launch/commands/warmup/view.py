@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gaudi_launch.cli.console import console
-from gaudi_launch.cli.short_page import NotedRow, ShortPage, command_line
+from gaudi_launch.cli.short_page import NotedRow, ShortPage, next_line
 from gaudi_launch.commands.warmup.case import WarmupCase, WarmupResult
 from gaudi_launch.commands.warmup.picture import heat, picture
 from gaudi_launch.core.base.durations import span
@@ -224,7 +224,7 @@ def _next(case: WarmupCase, options: LaunchOptions) -> list[str | Text]:
     command = "gaudi-launch plan MODEL"
     if options.model:
         command = shlex.join(serve_command(options))
-    return [command_line(text("page.next", command=command))]
+    return [next_line(command)]
 
 
 def listed(result: WarmupResult) -> str:

@@ -73,7 +73,7 @@ def judge(name: str, product: str, found: StepMeasurement, seconds: float) -> St
 
 
 def _without_fault(limit: _Limit, found: StepMeasurement) -> str:
-    """Return the status of a step whose figures have no fault: a rate needs a limit to pass."""
+    """Return the status of a step without a fault: a rate needs a limit to pass."""
     if limit.ok is not None or not (found.peaks or found.values):
         return "pass"
     return "reported"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from rich.cells import set_cell_size
 
 from gaudi_launch.cli.console import can_show, console, known, table
-from gaudi_launch.cli.short_page import NotedRow, ShortPage, command_line
+from gaudi_launch.cli.short_page import NotedRow, ShortPage, next_line
 from gaudi_launch.cli.sparkline import sparkline
 from gaudi_launch.cli.views.memory_bar import memory_words
 from gaudi_launch.cli.views.run_record import run_line
@@ -91,7 +91,7 @@ def show(service: ServiceRecord, document: dict[str, Any], *, complete: bool) ->
         lines.append(run_line(document["simulated_run"]))
     sentence, command = _answer(service, document)
     page = ShortPage(
-        [sentence, command_line(text("page.next", command=command)), *lines],
+        [sentence, next_line(command), *lines],
         text("services.card_columns").split("|"),
         [NotedRow(_card_row(card)) for card in document["cards"]],
         right=(0, 1, 2, 3),
