@@ -192,18 +192,21 @@ def test_what_is_stuck_in_the_kernel_stays_recorded(
 @pytest.mark.parametrize(
     ("worker", "result"),
     [
-        ("exec sleep 60", "ended"),
-        ("exec setsid sleep 60", "ended"),
-        ("trap 'sleep 0.3; exit' TERM", "ended"),
-        ("trap '' TERM", "killed"),
+        ("touch $0; exec sleep 60", "ended"),
+        ("touch $0; exec setsid sleep 60", "ended"),
+        ("trap 'sleep 0.3; exit' TERM; touch $0", "ended"),
+        ("trap '' TERM; touch $0", "killed"),
     ],
 )
-def test_what_remains_gets_sigterm_and_then_sigkill(worker: str, result: str) -> None:
+def test_what_remains_gets_sigterm_and_then_sigkill(
+    tmp_path: Path, worker: str, result: str
+) -> None:
     """The first process ends immediately."""
     wait = "while true; do sleep 0.1; done"
-    script = f"({worker}; echo; {wait}) & trap exit TERM; {wait}"
-    with running("sh", "-c", script) as process:
-        until(lambda: len(agent.family(process.pid)) >= 3)
+    script = f"trap exit TERM; ({worker}; echo; {wait}) & {wait}"
+    ready = tmp_path / "ready"
+    with running("sh", "-c", script, str(ready)) as process:
+        until(lambda: ready.exists() and len(agent.family(process.pid)) >= 3)
         mine = agent.family(process.pid)
         assert agent.end(process.pid, 2.0) == result
         assert [

@@ -94,7 +94,7 @@ def test_what_the_first_process_left_is_told_before_it_is_killed(tmp_path: Path)
     wait = "while true; do sleep 0.05; done"
     gentle = f"(trap 'touch {tmp_path}/told; exit' TERM; touch {tmp_path}/1; {wait}) &"
     deaf = f"(trap '' TERM; touch {tmp_path}/2; {wait}) &"
-    command = Command(("sh", "-c", f"{gentle} {deaf} trap exit TERM; {wait}"), {})
+    command = Command(("sh", "-c", f"trap 'exit 0' TERM; {gentle} {deaf} {wait}"), {})
     engine = EngineProcess(command, tmp_path / "log", dict(os.environ), bind=False)
     engine.start()
     while not all((tmp_path / name).exists() for name in "12"):
