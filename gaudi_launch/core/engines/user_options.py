@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import operator
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache
@@ -34,6 +35,7 @@ _PARSERS = {
 }
 # vllm/distributed/kv_transfer/kv_connector/factory.py: a connector outside of the registry
 _OWN_MODULE = "kv_connector_module_path"
+_SIGNS = {"gt": ">", "ge": ">=", "lt": "<", "le": "<="}
 # exported for vLLM; other prefixes belong to libraries whose variables no list is complete of
 _PREFIX = "VLLM_"
 
@@ -64,9 +66,14 @@ def option_faults(args: EngineArgs, identity: EngineIdentity) -> tuple[OptionFau
     certain = exact is not None or (facts is None and of_table)
     found: list[OptionFault] = []
     for argument in (*args.file, *args.user):
-        if argument.positional or not (names.options or table.options):
+        if not (names.options or table.options):
             continue
-        if not _is_listed(argument, names, table):
+        if argument.positional:
+            sentences = [message("options.positional", given=argument.name, engine=label)]
+        elif argument.attached and argument.option.count == "0":
+            given = argument.words[0]
+            sentences = [message("options.flag", given=given, engine=label, option=argument.shown)]
+        elif not _is_listed(argument, names, table):
             sentences = [_unknown(argument.shown, label, names, facts)]
         else:
             sentences = list(_wrong_values(argument, args, names, facts))
@@ -107,12 +114,18 @@ def _wrong_values(
 ) -> Iterator[Message]:
     """Yield a sentence for each value that the release's code does not have."""
     label = "" if facts is None else facts.label
-    form = value_or(names.option(argument.name), NameFacts("", "")).form
+    option = value_or(names.option(argument.name), NameFacts("", ""))
+    form = option.form
     if form and not argument.key:
         wrong = [each for each in argument.values if not re.fullmatch(form[0], each)]
         if wrong or not argument.values:
             given = " ".join((argument.name, *wrong))
             yield message("options.form", given=given, engine=label, known=form[1])
+    for value in _outside(option, argument.values):
+        limits = ", ".join(f"{_SIGNS[bound]} {at:g}" for bound, at in option.bounds.items())
+        yield message(
+            "options.bounds", option=argument.name, found=value, engine=label, known=limits
+        )
     for key, value in _values(argument, args):
         shown = f"{argument.name}.{key}" if key else argument.name
         known = enumerated(label).get(shown, ())
@@ -124,6 +137,17 @@ def _wrong_values(
             yield message(
                 "options.value", option=shown, found=value, engine=label, known=", ".join(known)
             )
+
+
+def _outside(option: NameFacts, values: Iterable[str]) -> Iterator[str]:
+    """Yield the numbers outside of an option's range; skip texts such as ``auto``."""
+    for value in values:
+        try:
+            number = float(value)
+        except ValueError:
+            continue
+        if not all(getattr(operator, bound)(number, at) for bound, at in option.bounds.items()):
+            yield value
 
 
 def _of_parser(name: str, args: EngineArgs, names: VersionNames) -> tuple[str, ...]:

@@ -25,7 +25,7 @@ class NameFacts:
     ``unused``: it is defined, and no code reads what it defines. ``also`` are other spellings of an
     option, ``values`` what the parser takes, none where it takes any. ``form``: the pattern of all
     values that it converts, and one of them, by scripts/option_forms.py; none for an option that
-    can be without a value.
+    can be without a value. ``bounds``: the range of a number, by scripts/option_bounds.py.
     """
 
     name: str
@@ -35,6 +35,7 @@ class NameFacts:
     also: tuple[str, ...] = ()
     values: tuple[str, ...] = ()
     form: tuple[str, ...] = ()
+    bounds: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def literal(self) -> object:
@@ -87,6 +88,7 @@ def _names_in(path: Path) -> VersionNames:
             also=tuple(row.get("also", ())),
             values=tuple(row.get("values", ())),
             form=tuple(row.get("form", ())),
+            bounds=row.get("bounds", {}),
         )
         for name, row in document.get("options", {}).items()
     }

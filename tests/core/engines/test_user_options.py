@@ -56,6 +56,14 @@ def sentences(engine: str, *extra: str) -> list[tuple[str, bool]]:
         ("vllm-gaudi@0.26.0", "--kv-cache-dtype fp8_e5m2", "auto, float16, bfloat16, fp8_inc."),
         ("vllm-gaudi@0.26.0", "--max-num-partial-prefills 2", "does not have. It has 1."),
         ("vllm-gaudi@0.26.0", "--tool-call-parser hermez", "xlam."),
+        ("vllm-gaudi@0.26.0", "--enforce-eager=true", "--enforce-eager of {} takes no value."),
+        (
+            "vllm-gaudi@0.26.0",
+            "--enforce-eager true",
+            "true belongs to no option; {} does not take it.",
+        ),
+        ("vllm-gaudi@0.26.0", "--gpu-memory-utilization 1.5", "is 1.5; {} takes > 0, <= 1."),
+        ("vllm-fork@1.22", "--gpu-memory-utilization 2", "is 2; {} takes <= 1."),
         ("vllm-gaudi@0.14.1", "--grpc", "that has it is vllm-gaudi@0.26.0."),
         ("vllm-fork@1.22", "--spec-method ngram", "that has it is vllm-gaudi@0.26.0."),
         ("cpu", "--accelerator gaudi2", "gaudi-launch are written before --."),
@@ -65,7 +73,7 @@ def test_an_option_that_ends_the_engine_is_refused_with_what_is_there_instead(
     engine: str, extra: str, expected: str
 ) -> None:
     ((found, certain),) = sentences(engine, *extra.split())
-    assert (found.endswith(expected), certain) == (True, True), found
+    assert (found.endswith(expected.format(engine)), certain) == (True, True), found
     with pytest.raises(LaunchError) as caught:
         # a start script passes the user's options on as they are
         plan(engine, *extra.split(), tuning="reference" if "fork" in engine else "auto")
@@ -118,8 +126,14 @@ def test_each_listed_option_is_taken_and_each_changed_one_is_not(version: Versio
     for name in chosen.sample(sorted(names.options), 40):
         form = names.options[name].form
         if name not in values and not names.options[name].values and "parser" not in name:
-            assert sentences(version.label, name, *form[1:]) == []
+            bounds = names.options[name].bounds
+            # 0.5 is in every range that 1 is not in
+            taken = ("0.5",) if bounds.get("lt", 2) <= 1 else form[1:]
+            assert sentences(version.label, name, *taken) == []
             wrong = [()] * bool(form) + [("one-",)] * (form[1:] not in ((), ("text",)))
+            wrong += [(f"{at:g}",) for bound, at in bounds.items() if bound in ("gt", "lt")]
+            wrong += [(f"{at - 1:g}",) for bound, at in bounds.items() if bound == "ge"]
+            wrong += [(f"{at + 1:g}",) for bound, at in bounds.items() if bound == "le"]
             assert all(sentences(version.label, name, *each) for each in wrong)
         ((found, certain),) = sentences(version.label, f"{name}x", "1")
         assert (f"{name}x is not an option of {version.label}." in found, certain) == (True, True)

@@ -260,12 +260,15 @@ def _mark_unused(variables: dict[str, dict[str, Any]], upstream: Path, checkout:
 
 # Options
 
+# the server's own arguments; the second since vLLM 0.32.0 at the latest
+_SERVER = ("entrypoints/openai/cli_args.py", "entrypoints/launchers/cli_args.py")
+
 
 def options_of(vllm: Path) -> dict[str, dict[str, Any]]:
     """Return the default of every option of the API server."""
     defaults = _defaults(vllm)
     found: dict[str, dict[str, Any]] = {}
-    for place in ("engine/arg_utils.py", "entrypoints/openai/cli_args.py"):
+    for place in ("engine/arg_utils.py", *_SERVER):
         if not (vllm / place).is_file():
             continue
         for node in ast.walk(tree_of(vllm / place)):
@@ -465,7 +468,8 @@ def validated(paths: Iterable[Path]) -> list[dict[str, Any]]:
 # files of vLLM that decide facts; of the plugin all of its packages do
 _DECIDING = (
     *("vllm/envs.py", "vllm/config.py", "vllm/config/*.py", "vllm/engine/arg_utils.py"),
-    *("vllm/entrypoints/openai/cli_args.py", "vllm/transformers_utils/config.py", REGISTRY),
+    *(f"vllm/{place}" for place in _SERVER),
+    *("vllm/transformers_utils/config.py", REGISTRY),
 )
 
 

@@ -73,7 +73,13 @@ def report() -> dict[str, Any]:
             ("vllm.utils", "FlexibleArgumentParser"),
         )
     )
-    made = importlib.import_module("vllm.entrypoints.openai.cli_args").make_arg_parser(flexible())
+    make = first_found(
+        (
+            ("vllm.entrypoints.openai.cli_args", "make_arg_parser"),
+            ("vllm.entrypoints.launchers.cli_args", "make_arg_parser"),
+        )
+    )
+    made = make(flexible())
     options = {}
     for action in made._actions:
         names = [plain(each) for each in action.option_strings if each.startswith("--")]
