@@ -13,7 +13,7 @@ from gaudi_launch.core.base.errors import ExitCode, LaunchError
 
 # options whose value is written with commas, by their metavar
 _WITH_COMMAS = ("RANGE", "LIST", "BATCH,LEN")
-_FIGURES = re.compile(r"[0-9.,]+")
+_FIGURES = re.compile(r"[.,]*[0-9][0-9.,]*")
 
 
 @dataclass(frozen=True)

@@ -296,9 +296,8 @@ def to_render(
 
     if to.name is not None:
         store.check_name(to.name)
-    wanted = absolute_paths(options)
     here = options.machine is None
-    prepared = prepare(wanted, in_image=here and is_elsewhere(options.python, here=True))
+    prepared = prepare(options, in_image=here and is_elsewhere(options.python, here=True))
     refuse_simulated(prepared)
     plan = prepared.plan(placement)
     plan = prepared.with_cache(plan)
@@ -317,25 +316,6 @@ def to_render(
         reporter.say(warning.render())
     name = to.name or store.default_name(prepared.model.name, str(port))
     return PlanToRender(prepared, plan, name, dict(files))
-
-
-def absolute_paths(options: LaunchOptions) -> LaunchOptions:
-    """Return the options with absolute paths."""
-
-    def absolute(path: str | None) -> str | None:
-        if path:
-            return str(Path(path).expanduser().absolute())
-        return path
-
-    model = options.model
-    if model and Path(model).expanduser().is_dir():
-        model = absolute(model)
-    return replace(
-        options,
-        model=model,
-        quant_config=absolute(options.quant_config),
-        cache_dir=absolute(options.cache_dir),
-    )
 
 
 def _with_program(plan: Plan, program: str | None) -> Plan:

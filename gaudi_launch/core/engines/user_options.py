@@ -66,7 +66,8 @@ def option_faults(args: EngineArgs, identity: EngineIdentity) -> tuple[OptionFau
     certain = exact is not None or (facts is None and of_table)
     found: list[OptionFault] = []
     for argument in (*args.file, *args.user):
-        if not (names.options or table.options):
+        # argparse drops the dashes, not what follows them
+        if argument.name == "--" or not (names.options or table.options):
             continue
         if argument.positional:
             sentences = [message("options.positional", given=argument.name, engine=label)]

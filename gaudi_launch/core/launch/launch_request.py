@@ -14,7 +14,7 @@ from gaudi_launch.core.base.fields import OneNumber
 from gaudi_launch.core.base.paths import cache_dir
 from gaudi_launch.core.engines import registry
 from gaudi_launch.core.engines.install.demo import demo_dir, demo_is_ready
-from gaudi_launch.core.launch.saved_plan import ComparedPlan, merged
+from gaudi_launch.core.launch.saved_plan import ComparedPlan, absolute_paths, merged
 from gaudi_launch.core.models.config import refuse_address
 from gaudi_launch.core.planning.engine_args import engine_args
 from gaudi_launch.core.planning.launch_options import LaunchOptions
@@ -83,7 +83,7 @@ def read_options(options: LaunchOptions, *, in_image: bool, secret_file: bool) -
     ``secret_file``: a secret option that the engine reads from no variable goes into a file.
     Raises LaunchError.
     """
-    options = merged(options)
+    options = absolute_paths(merged(options))
     request = to_request(options)
     simulated = registry.entry(request.engine).machine
     request = _with_safe_secrets(request, into_file=secret_file)

@@ -184,7 +184,7 @@ def write(
 
     refuse_secret_args(engine_args(table=option_table(UPSTREAM), user=options.extra))
     _check_replaceable(path)
-    given = entries_of(options)
+    given = entries_of(absolute_paths(options))
     if not options.cards and not options.modules and plan.placement.modules:
         given["cards"] = str(plan.placement.tensor)
     document: dict[str, Any] = {
@@ -206,6 +206,28 @@ def write(
         path.write_text(f"# gaudi-launch serve --plan {path.name}\n{text}", encoding="utf-8")
     except OSError as error:
         raise file_error("saved.not_written", error, path) from None
+
+
+def absolute_paths(options: LaunchOptions) -> LaunchOptions:
+    """Return the options with absolute paths.
+
+    A service starts again, and a saved plan is read, from any folder.
+    """
+
+    def absolute(path: str | None) -> str | None:
+        if path:
+            return str(Path(path).expanduser().absolute())
+        return path
+
+    model = options.model
+    if model and Path(model).expanduser().is_dir():
+        model = absolute(model)
+    return replace(
+        options,
+        model=model,
+        quant_config=absolute(options.quant_config),
+        cache_dir=absolute(options.cache_dir),
+    )
 
 
 def _machine_of(options: LaunchOptions) -> dict[str, str]:

@@ -6,7 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gaudi_launch.commands.render.case import absolute_paths
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.messages import Message, message
 from gaudi_launch.core.engines.registry import is_ray
@@ -40,7 +39,7 @@ def ray_serve(options: LaunchOptions, to: Destination, reporter: Reporter) -> Re
     engine = options.engine or NAME
     if not is_ray(engine):
         raise LaunchError("ray.only_config", ExitCode.USAGE, found=engine)
-    plan = plan_in_ray(prepare(replace(absolute_paths(options), engine=engine)))
+    plan = plan_in_ray(prepare(replace(options, engine=engine)))
     for warning in plan.warnings:
         reporter.say(warning.render())
     document = for_running_ray(config_of(plan), plan.command.env, str(IN_RAY))
