@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
-from gaudi_launch.core.base.messages import Message, catalogue, message
+from gaudi_launch.core.base.messages import message
 from gaudi_launch.core.host.cpus import format_cpus, parse_cpus
 from gaudi_launch.core.host.hardware import Card, Holder, Host, NumaNode
 from gaudi_launch.core.host.machine import load
@@ -72,79 +72,6 @@ def test_choice(machine: str, cards: int, modules: tuple[int, ...]) -> None:
     assert picked(machine, cards) == modules
 
 
-@pytest.mark.parametrize(
-    ("machine", "cards", "modules", "visible", "id", "code"),
-    [
-        ("hls2", 0, None, None, "plan.number", ExitCode.USAGE),
-        ("hls2", -4, None, None, "plan.number", ExitCode.USAGE),
-        ("hls2", 9, None, None, "placement.too_many", ExitCode.MACHINE),
-        ("hls2+busy=3,5,7", 8, None, None, "placement.too_few", ExitCode.MACHINE),
-        ("hls2", 2, (0, 1, 2), None, "placement.count_differs", ExitCode.USAGE),
-        ("hls2", 2, (1, 1), None, "placement.doubled", ExitCode.USAGE),
-        ("hls2", 2, (3, 8), None, "placement.unknown_modules", ExitCode.MACHINE),
-        ("hls2+busy=3", 2, (3, 4), None, "placement.busy_modules", ExitCode.MACHINE),
-        ("hls2", 4, None, (0, 1), "placement.too_few_visible", ExitCode.MACHINE),
-        ("hls2+busy=3,5,7", 2, None, (0, 5), "placement.too_few", ExitCode.MACHINE),
-        ("hls2", 1, None, (11,), "placement.too_few_visible", ExitCode.MACHINE),
-        ("hls2+busy=0,1,2,3,4,5,6,7", 1, None, None, "placement.none_free", ExitCode.MACHINE),
-        ("gaudi2e-8+busy=0,5", 4, None, None, "placement.crosses_group", ExitCode.MACHINE),
-        (
-            "gaudi3-pcie+busy=0,1,2,5,6,7",
-            2,
-            None,
-            None,
-            "placement.crosses_group",
-            ExitCode.MACHINE,
-        ),
-        ("hls2+no-driver", 1, None, None, "placement.no_cards_of", ExitCode.MACHINE),
-    ],
-)
-def test_refusal(
-    machine: str,
-    cards: int,
-    modules: tuple[int, ...] | None,
-    visible: tuple[int, ...] | None,
-    id: str,
-    code: ExitCode,
-) -> None:
-    with failing(id, code) as caught:
-        choose(load(f"simulated:{machine}"), cards, modules, visible)
-    assert "{" not in str(caught.value)
-
-
-def test_too_few_names_who_holds_what() -> None:
-    with pytest.raises(LaunchError) as caught:
-        choose(load("simulated:hls2+busy=3+failed=5"), 8)
-    holders = caught.value.text.values["holders"]
-    assert (
-        holders
-        == "3: python3 -m vllm.entrypoints.openai.api_server (pid 4103, ann); 5: status Disabled"
-    )
-
-
-def test_modules_cannot_be_guessed_from_indices() -> None:
-    with failing("placement.no_modules", ExitCode.MACHINE):
-        choose(Host(cards=(Card(index=0, module=None),)), 1)
-
-
-def warnings(
-    machine: str, modules: tuple[int, ...], visible: tuple[int, ...] | None = None
-) -> list[str]:
-    placement = choose(load(f"simulated:{machine}"), len(modules), modules, visible)
-    assert placement.modules == modules
-    return [warning.id for warning in placement.warnings]
-
-
-def test_the_users_own_modules() -> None:
-    assert warnings("hls2", (3, 2)) == []
-    assert warnings("hls2", (1, 2)) == ["placement.not_documented"]
-    assert warnings("hls2", (4, 0)) == ["placement.not_documented", "placement.nodes"]
-    assert warnings("gaudi2e-8", (0, 5)) == ["placement.crossing_asked", "placement.nodes"]
-    assert warnings("hls2", (0, 1, 2)) == ["placement.unusual_count"]
-    assert warnings("hls2", (0, 1), visible=(4, 5)) == ["placement.outside_visible"]
-    assert warnings("gaudi3-pcie", tuple(range(8))) == ["placement.crossing"]
-
-
 def test_visible_limits_the_choice() -> None:
     assert picked("hls2", 2, (3, 5, 4)) == (4, 5)
     assert picked("hls2", 2, (3, 6, 7, 9)) == (6, 7)
@@ -187,26 +114,6 @@ def test_cpus_without_smt() -> None:
     placement = choose(load("simulated:hls2+no-smt"), 4)
     assert format_cpus(placement.cpus) == "0-39"
     assert format_cpus(placement.cpus_by_module[1]) == "10-19"
-
-
-def test_across_nodes_both_nodes_cpus_and_no_memory_node() -> None:
-    placement = choose(load("simulated:hls2"), 8)
-    assert format_cpus(placement.cpus) == "0-159"
-    assert (placement.numa_nodes, placement.memory_node) == ((0, 1), None)
-
-
-def test_reasons_and_their_sentences() -> None:
-    placement = choose(load("simulated:hls2"), 4)
-    assert [reason.id for reason in placement.reasons] == [
-        "placement.chosen",
-        "placement.together",
-        "placement.documented",
-        "placement.leaves",
-        "placement.cpus",
-    ]
-    assert [reason.render("en") for reason in placement.reasons][3] == (
-        "Leaves complete card groups free: 4,5,6,7; 4,5; 6,7."
-    )
 
 
 def box(numa: list[int | None], cpus: list[str], busy: tuple[int, ...] = ()) -> Host:
@@ -334,21 +241,6 @@ def test_any_module_text(text: str) -> None:
         assert modules == tuple(int(word) for word in text.split(","))
 
 
-def test_every_sentence_is_there_in_both_languages() -> None:
-    english, chinese = catalogue("en"), catalogue("zh")
-    mine = {id for id in english if id.startswith(("placement.", "host."))}
-    assert len(mine) > 50
-    assert mine == {id for id in chinese if id.startswith(("placement.", "host."))}
-    for id in mine:
-        assert set(_placeholders(english[id])) == set(_placeholders(chinese[id])), id
-
-
-def _placeholders(template: str) -> list[str]:
-    import string
-
-    return [name for _, name, _, _ in string.Formatter().parse(template) if name]
-
-
 REFERENCE = json.loads((DATA / "reference_cpus.json").read_text())
 
 
@@ -371,67 +263,6 @@ def test_the_cores_are_those_of_the_start_scripts_and_their_siblings(
     assert set(placement.cpus) == siblings
     # the scripts lose the node of a machine without SMT and leave `-p` bare
     assert node in ("", str(placement.memory_node))
-
-
-@pytest.mark.parametrize(
-    ("machine", "cards", "modules", "visible", "values"),
-    [
-        ("hls2", 0, None, None, {"flag": "-n", "found": "0", "least": 1, "most": 10**9}),
-        ("hls2", None, (), None, {"cards": 1, "count": 0, "modules": "-"}),
-        ("hls2", 9, None, None, {"cards": 9, "count": 8, "known": "0,1,2,3,4,5,6,7"}),
-        (
-            "hls2+failed=3,5",
-            8,
-            None,
-            None,
-            {
-                "cards": 8,
-                "count": 6,
-                "free": "0,1,2,4,6,7",
-                "holders": "3,5: status Disabled",
-            },
-        ),
-        ("hls2", 2, (0, 1, 2), None, {"cards": 2, "count": 3, "modules": "0,1,2"}),
-        ("hls2", 2, (1, 1), None, {"name": "-m", "found": "1,1", "once": "1"}),
-        ("hls2", 2, (3, 8), None, {"modules": "8", "known": "0,1,2,3,4,5,6,7"}),
-        (
-            "hls2+failed=3",
-            2,
-            (3, 4),
-            None,
-            {"modules": "3", "free": "0,1,2,4,5,6,7", "holders": "3: status Disabled"},
-        ),
-        (
-            "hls2",
-            4,
-            None,
-            (0, 1),
-            {"cards": 4, "visible": "0,1", "known": "0,1,2,3,4,5,6,7"},
-        ),
-        (
-            "gaudi2e-8+failed=0,5",
-            4,
-            None,
-            None,
-            {
-                "cards": 4,
-                "free": "1,2,3,4,6,7",
-                "groups": "0,1,2,3; 4,5,6,7",
-                "holders": "0,5: status Disabled",
-            },
-        ),
-    ],
-)
-def test_a_refusal_names_what_was_found_and_what_is_free(
-    machine: str,
-    cards: int | None,
-    modules: tuple[int, ...] | None,
-    visible: tuple[int, ...] | None,
-    values: dict[str, object],
-) -> None:
-    with pytest.raises(LaunchError) as caught:
-        choose(load(f"simulated:{machine}"), cards, modules, visible)
-    assert caught.value.text.values == values
 
 
 def refused(host: Host) -> tuple[str, ExitCode, dict[str, object]]:
@@ -467,35 +298,6 @@ def test_a_refused_list_is_named_with_its_variable_or_option(name: str) -> None:
     assert read("1234,0") == (1234, 0)
 
 
-def reasons_of(
-    machine: str,
-    cards: int | None = None,
-    modules: tuple[int, ...] | None = None,
-    visible: tuple[int, ...] | None = None,
-) -> list[Message]:
-    placement = choose(load(f"simulated:{machine}"), cards, modules, visible)
-    return [reason for reason in placement.reasons if reason.id != "placement.cpus"]
-
-
-def test_the_reasons_name_the_modules_and_what_they_leave() -> None:
-    every = "0,1,2,3,4,5,6,7"
-    leaves = message("placement.leaves", sets="4,5,6,7; 2,3; 4,5; 6,7")
-    pair = [
-        message("placement.chosen", modules="0,1", free=every),
-        message("placement.together"),
-        message("placement.documented"),
-        leaves,
-    ]
-    assert reasons_of("hls2") == [message("placement.chosen", modules="0", free=every), leaves]
-    assert reasons_of("hls2", 2) == pair
-    assert reasons_of("hls2", 8) == [message("placement.all_free", modules=every)]
-    assert reasons_of("hls2", 2, (2, 1)) == [message("placement.as_asked", modules="2,1")]
-    assert reasons_of("hls2", 2, None, (5, 4)) == [
-        message("placement.visible", visible="5,4"),
-        message("placement.all_free", modules="4,5"),
-    ]
-
-
 def test_of_the_sets_that_stay_free_four_are_named() -> None:
     host = box([0] * 16, ["0-15"] * 16)
     assert choose(host, 1).reasons == (
@@ -520,35 +322,6 @@ def test_cards_of_two_nodes_or_two_groups_are_not_called_near() -> None:
     ]
 
 
-def test_the_warnings_name_cards_sets_groups_and_nodes() -> None:
-    def found(
-        machine: str, modules: tuple[int, ...], visible: tuple[int, ...] | None = None
-    ) -> list[Message]:
-        return list(choose(load(f"simulated:{machine}"), None, modules, visible).warnings)
-
-    pairs, fours = "0,1; 2,3; 4,5; 6,7", "0,1,2,3; 4,5,6,7"
-    assert found("hls2", (1, 2), (0, 1)) == [
-        message("placement.outside_visible", modules="2", visible="0,1"),
-        message("placement.not_documented", modules="1,2", sets=pairs),
-    ]
-    assert found("hls2", (0, 1), ()) == [
-        message("placement.outside_visible", modules="0,1", visible="-")
-    ]
-    assert found("hls2", (4, 0)) == [
-        message("placement.not_documented", modules="4,0", sets=pairs),
-        message("placement.nodes", modules="4,0", nodes="0,1"),
-    ]
-    assert found("hls2", (2, 3, 4, 5)) == [
-        message("placement.not_documented", modules="2,3,4,5", sets=fours),
-        message("placement.nodes", modules="2,3,4,5", nodes="0,1"),
-    ]
-    assert found("gaudi2e-8", (2, 3, 4, 5)) == [
-        message("placement.crossing_asked", modules="2,3,4,5", groups=fours),
-        message("placement.nodes", modules="2,3,4,5", nodes="0,1"),
-    ]
-    assert found("hls2", (0, 1, 2)) == [message("placement.unusual_count", cards=3)]
-
-
 def test_a_card_whose_use_is_unknown_and_a_large_job_are_warned_about() -> None:
     host = box([0] * 10, ["0-9"] * 10)
     cards = tuple(replace(card, busy=None if card.module == 4 else False) for card in host.cards)
@@ -556,12 +329,6 @@ def test_a_card_whose_use_is_unknown_and_a_large_job_are_warned_about() -> None:
         message("placement.unusual_count", cards=9),
         message("placement.large", cards=9, most=8),
         message("placement.not_sure", modules="4"),
-    )
-
-
-def test_the_cpus_of_the_chosen_cards_are_named() -> None:
-    assert choose(load("simulated:hls2"), 2).reasons[-1] == message(
-        "placement.cpus", cpus="0-19,80-99"
     )
 
 
@@ -575,32 +342,6 @@ def test_neighbours_are_compared_where_all_sets_would_be_too_many() -> None:
     assert choose(host, 8).modules == tuple(range(16, 24))
     last = box([*(m % 2 for m in range(60)), 0, 0, 0, 0], ["0-63"] * 64)
     assert choose(last, 4).modules == (60, 61, 62, 63)
-
-
-@pytest.mark.parametrize(
-    ("card", "shown"),
-    [
-        (Card(0, 0, holders=(Holder(12, "vllm", "ann"),)), "0: vllm (pid 12, ann)"),
-        (Card(0, 0, holders=(Holder(12), Holder(13, "sh"))), "0: ? (pid 12); 0: sh (pid 13)"),
-        (
-            Card(0, 0, holders=tuple(Holder(n) for n in range(4))),
-            "0: ? (pid 0, 1, 2)",
-        ),
-        (Card(0, 0, busy_because="memory", memory_used_mib=700), "0: memory 700 MiB"),
-        (Card(0, 0, busy_because="memory"), "0: memory"),
-        (Card(0, 0, busy_because="reserved", memory_used_mib=700, status="Up"), "0: reserved"),
-        (Card(0, 0, busy_because="status"), "0: status"),
-        (Card(0, 0), "0: ?"),
-    ],
-)
-def test_what_uses_a_card_is_shown_by_process_memory_or_status(card: Card, shown: str) -> None:
-    assert holders(Host(cards=(card,)), (0,)) == shown
-
-
-def test_a_module_that_is_not_there_has_no_holder() -> None:
-    host = Host(cards=(Card(0, 0, busy_because="reserved"),))
-    assert holders(host, (9, 0)) == "0: reserved"
-    assert holders(host, ()) == "-"
 
 
 def test_reference_tuning_refuses_a_visible_list_with_a_busy_card() -> None:
@@ -635,26 +376,56 @@ def stated(made: Placement) -> list[str]:
     ]
 
 
-def test_each_choice_states_its_reasons_and_warnings() -> None:
-    cases: list[tuple[str, int | None, tuple[int, ...] | None, tuple[int, ...] | None]] = [
-        ("hls2", 1, None, None),
-        ("hls2", 2, None, None),
-        ("hls2", 3, None, None),
-        ("hls2", 8, None, None),
-        ("hls2", None, (2, 5), None),
-        ("hls2", None, (1, 2), None),
-        ("hls2", 2, None, (1, 2, 6)),
-        ("hls2", 2, None, (6, 7)),
-        ("hls2+busy=0,3", 2, None, None),
-        ("hls2+busy=0,3", 4, None, None),
-        ("gaudi2e-8", 4, None, None),
-        ("gaudi2e-8", 6, None, None),
-        ("gaudi2e-8", None, (3, 4), None),
-        ("gaudi2e-8", None, (2, 3, 4), None),
-        ("hls2+no-hl-smi", 2, None, None),
-    ]
+# machine, number of cards, modules, visible modules
+STATED: list[tuple[str, int | None, tuple[int, ...] | None, tuple[int, ...] | None]] = [
+    ("hls2", 1, None, None),
+    ("hls2", 2, None, None),
+    ("hls2", 3, None, None),
+    ("hls2", 4, None, None),
+    ("hls2", 8, None, None),
+    ("hls2", None, (2, 5), None),
+    ("hls2", None, (1, 2), None),
+    ("hls2", None, (1, 2), (0, 1)),
+    ("hls2", None, (0, 1), ()),
+    ("hls2", None, (3, 2), None),
+    ("hls2", None, (4, 0), None),
+    ("hls2", None, (0, 1, 2), None),
+    ("hls2", None, (2, 3, 4, 5), None),
+    ("hls2", 2, None, (1, 2, 6)),
+    ("hls2", 2, None, (6, 7)),
+    ("hls2", 2, None, (5, 4)),
+    ("hls2+busy=0,3", 2, None, None),
+    ("hls2+busy=0,3", 4, None, None),
+    ("gaudi2e-8", 4, None, None),
+    ("gaudi2e-8", 6, None, None),
+    ("gaudi2e-8", None, (3, 4), None),
+    ("gaudi2e-8", None, (2, 3, 4), None),
+    ("gaudi2e-8", None, (2, 3, 4, 5), None),
+    ("gaudi3-pcie", None, tuple(range(8)), None),
+    # refused
+    ("hls2+no-hl-smi", 2, None, None),
+    ("hls2+no-driver", 1, None, None),
+    ("hls2", 0, None, None),
+    ("hls2", -4, None, None),
+    ("hls2", 9, None, None),
+    ("hls2", None, (), None),
+    ("hls2", 2, (0, 1, 2), None),
+    ("hls2", 2, (1, 1), None),
+    ("hls2", 2, (3, 8), None),
+    ("hls2", 4, None, (0, 1)),
+    ("hls2", 1, None, (11,)),
+    ("hls2+failed=3", 2, (3, 4), None),
+    ("hls2+busy=3+failed=5", 8, None, None),
+    ("hls2+busy=3,5,7", 2, None, (0, 5)),
+    ("hls2+busy=0,1,2,3,4,5,6,7", 1, None, None),
+    ("gaudi2e-8+failed=0,5", 4, None, None),
+    ("gaudi3-pcie+busy=0,1,2,5,6,7", 2, None, None),
+]
+
+
+def test_each_choice_states_its_reasons_and_warnings_or_its_refusal() -> None:
     lines: list[str] = []
-    for machine, cards, modules, visible in cases:
+    for machine, cards, modules, visible in STATED:
         lines.append(f"== {machine} cards {cards} modules {modules} visible {visible}")
         try:
             made = choose(load(f"simulated:{machine}"), cards, modules, visible)
@@ -663,26 +434,6 @@ def test_each_choice_states_its_reasons_and_warnings() -> None:
         else:
             lines += stated(made)
     golden("planning/placement.txt", "\n".join(lines) + "\n")
-
-
-def test_a_machine_without_cards_is_named_by_its_origin() -> None:
-    def refused(host: Host) -> tuple[str, ExitCode, dict[str, object]]:
-        with pytest.raises(LaunchError) as caught:
-            choose(host, 1)
-        return caught.value.id, caught.value.exit_code, dict(caught.value.text.values)
-
-    notes = {"driver": "not loaded", "hl-smi": "missing"}
-    why = "driver: not loaded; hl-smi: missing"
-    assert refused(Host(origin="live", notes=notes)) == (
-        "placement.no_cards",
-        ExitCode.MACHINE,
-        {"why": why},
-    )
-    assert refused(Host(origin="/s.json")) == (
-        "placement.no_cards_of",
-        ExitCode.MACHINE,
-        {"machine": "/s.json", "why": "-"},
-    )
 
 
 def test_whoever_has_a_card_is_named_with_the_sign_of_it() -> None:
