@@ -513,32 +513,10 @@ def test_a_model_that_fits_nowhere_has_no_remedy_on_this_machine() -> None:
     assert remedies(larger, 8, 4) == (message("fit.would_cards", n=8), dtype)
 
 
-def test_a_plan_of_an_unknown_size_is_empty() -> None:
-    assert MemoryPlan() == MemoryPlan(
-        gib={},
-        num_blocks=None,
-        lost_blocks=0,
-        blocks_step=128,
-        block_bytes=0,
-        fits=None,
-        message=None,
-        tight=None,
-        remedies=(),
-    )
-
-
 def test_a_number_of_cards_that_does_not_divide_the_heads_is_no_remedy() -> None:
     # 120 GB of weights fit on two cards, and three heads are not divided by two
     odd = replace(LLAMA, parameters=60_000_000_000, heads=3, kv_heads=3)
     assert planned(model=odd).remedies == (message("fit.would_dtype"),)
-
-
-def test_the_fp8_of_a_request_halves_the_weights() -> None:
-    def weights(*, fp8: bool) -> float:
-        made = memory_for(LLAMA, LIMITS, CardSet(1, "HL-225"), FORK, ChosenSettings([], fp8=fp8))
-        return made.gib["weights"]
-
-    assert weights(fp8=True) == pytest.approx(weights(fp8=False) / 2, abs=0.01)
 
 
 @pytest.mark.parametrize(("exported", "compact"), [(None, True), ("1", True), ("0", False)])

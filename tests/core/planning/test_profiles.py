@@ -309,17 +309,6 @@ def test_our_check_says_what_the_schema_library_says(name: str, value: Any) -> N
     assert (not list(problems(document))) == real, json.dumps(document)
 
 
-def test_settings_of_a_version() -> None:
-    found = profiles.find("qwen3-235b-a22b")
-    told = profiles.profile_settings
-    assert [(kind, name, value) for kind, name, value, _, _ in told(found, "1.21", "fp8")] == [
-        ("env", "VLLM_FP32_SOFTMAX", "false"),
-        ("option", "--weights-load-device", "cpu"),
-    ]
-    assert [name for _, name, _, _, _ in told(found, "1.21", "bfloat16")] == ["VLLM_FP32_SOFTMAX"]
-    assert told(found, "1.22", "fp8") == []
-
-
 # cards and lengths of the TGI and the 1.16 guides' command lines and tables; the manual's are held
 # to whole plans (tests/core/planning/test_memory.py)
 @pytest.mark.parametrize(
@@ -359,9 +348,6 @@ def test_values_of_the_other_guides(model: str, cards: set[int], lengths: dict[s
     assert dict(profile.lengths) == lengths
 
 
-# validated models of which no public source has the architecture: name and reason. Empty since all
-# have one.
-WITHOUT_PROFILE: dict[str, str] = {}
 VALIDATED = json.loads(
     (ENGINES[0].parent / "support" / "vllm-gaudi-0.26.0.json").read_text(encoding="utf-8")
 )["validated"]
@@ -371,11 +357,7 @@ VALIDATED = json.loads(
 def test_each_validated_model_has_its_size_without_the_hub(entry: dict[str, Any]) -> None:
     model = known_model(entry["model"], must_exist=False)
     known = bool(model.parameters and kv_bytes_per_token(model) and model.max_position_embeddings)
-    assert known != (entry["model"] in WITHOUT_PROFILE)
-
-
-def test_a_model_without_a_profile_is_one_of_the_validated() -> None:
-    assert set(WITHOUT_PROFILE) <= {entry["model"] for entry in VALIDATED}
+    assert known
 
 
 # counted from public configurations by the classes themselves; the cache of one token in bytes, in
@@ -394,14 +376,6 @@ def test_a_model_without_a_profile_is_one_of_the_validated() -> None:
 def test_sizes_of_validated_models(model: str, parameters: int, cache: int) -> None:
     known = known_model(model, must_exist=False)
     assert (known.parameters, kv_bytes_per_token(known)) == (parameters, cache)
-
-
-# config.json of each in public sources has an auto_map
-@pytest.mark.parametrize("model", ["deepseek-ai/DeepSeek-OCR", "tencent/Hunyuan-A13B-Instruct"])
-def test_models_with_code_of_their_own_are_known_before_the_download(model: str) -> None:
-    profile = profiles.match(named(model))
-    assert profile is not None
-    assert profile.facts["remote_code"] is True
 
 
 def test_parsers_of_profiles_are_names_that_the_engine_registers() -> None:
