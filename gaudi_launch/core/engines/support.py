@@ -483,11 +483,22 @@ def _with_limits(
     variables: Mapping[str, str],
 ) -> ModelSupport:
     """Return the answer with the limits by quantisation and sparse attention."""
-    expanded = _expanded(model, facts, variables)
+    # how this version dequantises the model
+    fitting = (each for each in facts.expanded if each.fits(model))
+    expanded = next((each for each in fitting if not each.is_prevented(variables)), _NOT_EXPANDED)
     if expanded is _NOT_EXPANDED:
         method = _unlisted_method(model, facts, quantization)
         if method:
-            return _without_method(answer, model, facts, method)
+            place = facts.read_from.removesuffix(REGISTRY) or f"{facts.repository}@{facts.commit}"
+            known = ", ".join(facts.methods)
+            reason = message("support.no_method", engine=answer.engine, method=method, known=known)
+            return ModelSupport(
+                answer.engine,
+                SupportStatus.NO,
+                (reason, *_methods_elsewhere(model, method)),
+                f"{place}: supported_quantization",
+                refused=True,
+            )
     refusal = _refused_kernels(answer, model, facts, quantization)
     if refusal:
         return _refused(answer, *refusal)
@@ -563,21 +574,6 @@ def _unlisted_method(model: Model, facts: Version, quantization: str) -> str:
     return method
 
 
-def _without_method(
-    answer: ModelSupport, model: Model, facts: Version, method: str
-) -> ModelSupport:
-    place = facts.read_from.removesuffix(REGISTRY) or f"{facts.repository}@{facts.commit}"
-    known = ", ".join(facts.methods)
-    reason = message("support.no_method", engine=answer.engine, method=method, known=known)
-    return ModelSupport(
-        answer.engine,
-        SupportStatus.NO,
-        (reason, *_methods_elsewhere(model, method)),
-        f"{place}: supported_quantization",
-        refused=True,
-    )
-
-
 def runs_compact_gdn(model: Model, facts: Version | None, variables: Mapping[str, str]) -> bool:
     """Return True where GDN states are in compact slots, without prefix caching.
 
@@ -616,15 +612,6 @@ def method_of(model: Model) -> str:
     if method == "modelopt" and "FP4" in str(settings.get("quant_algo")):
         return "modelopt_fp4"
     return kernels_of(method) or method
-
-
-def _expanded(model: Model, facts: Version, variables: Mapping[str, str]) -> Expansion:
-    """Return how this version dequantises the model.
-
-    Return `_NOT_EXPANDED` where it does not.
-    """
-    fitting = (each for each in facts.expanded if each.fits(model))
-    return next((each for each in fitting if not each.is_prevented(variables)), _NOT_EXPANDED)
 
 
 def load_switch(model: Model, engine: str, version: str) -> tuple[str, Message] | None:

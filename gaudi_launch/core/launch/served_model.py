@@ -15,7 +15,6 @@ from gaudi_launch.core.launch.prepared import Prepared
 from gaudi_launch.core.models.model import Model
 from gaudi_launch.core.planning.balanced_cards import with_balanced_cards
 from gaudi_launch.core.planning.effects import with_overrides
-from gaudi_launch.core.planning.engine import Engine
 from gaudi_launch.core.planning.known_model import known_model
 from gaudi_launch.core.planning.planner import refuse_options
 from gaudi_launch.core.planning.request import Request
@@ -56,7 +55,10 @@ def _provided(
     with step("screen.step_model"):
         provision = look(request, host, engine, installed, known())
     engine = engine.suited(provision.known)
-    _refuse_unsupported(request, host, engine, provision.known)
+    # refuse unsupported options, before anything that could be missing for them
+    refuse_options(request, host, provision.known, engine)
+    supported = engine.innermost.support(provision.known, request.args, request.environment)
+    check_support(supported, force=request.force)
     with step("screen.step_plan"):
         planned = provision.planned(provision.request_for(request))
         request = with_balanced_cards(request, host, planned, engine)
@@ -69,10 +71,3 @@ def _provided(
         # the folder that is served may be a converted one
         model = with_overrides(known_model(request.model), request.args)
     return request, model, provision
-
-
-def _refuse_unsupported(request: Request, host: Host, engine: Engine, model: Model) -> None:
-    """Refuse unsupported options, before anything that could be missing for them."""
-    refuse_options(request, host, model, engine)
-    supported = engine.innermost.support(model, request.args, request.environment)
-    check_support(supported, force=request.force)

@@ -155,7 +155,10 @@ def load(path: Path, own: bool = False) -> Profile:
     document = read_document(path)
     if own:
         # a test checks the shipped ones: the schema library costs 0.15 s at each command
-        _check(path, document)
+        # profiles/schema/model.json
+        problem = next(iter(problems(document)), None)
+        if problem is not None:
+            raise LaunchError("profiles.bad", ExitCode.USAGE, path=str(path), why=problem.render())
     serving = document["serving"]
     return Profile(
         name=document["name"],
@@ -252,16 +255,6 @@ def read_document(path: Path) -> Any:
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or str(error)
         raise LaunchError("profiles.bad", ExitCode.USAGE, path=str(path), why=why) from None
-
-
-def _check(path: Path, document: Any) -> None:
-    """Raise LaunchError (USAGE) for a document that breaks the model schema.
-
-    The schema is profiles/schema/model.json.
-    """
-    problem = next(iter(problems(document)), None)
-    if problem is not None:
-        raise LaunchError("profiles.bad", ExitCode.USAGE, path=str(path), why=problem.render())
 
 
 @cache

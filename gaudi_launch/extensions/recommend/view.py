@@ -23,9 +23,7 @@ if TYPE_CHECKING:
 
     from gaudi_launch.core.predict.evidence import Evidence
     from gaudi_launch.extensions.recommend.case import Recommended
-    from gaudi_launch.extensions.recommend.compared import ComparedSizes
     from gaudi_launch.extensions.recommend.finder import Sensitivity
-    from gaudi_launch.extensions.recommend.goal import Served
     from gaudi_launch.extensions.recommend.limit import Limit
     from gaudi_launch.extensions.recommend.trial import Trial
 
@@ -51,6 +49,7 @@ def to_json(answer: Recommended) -> dict[str, Any]:
     """Return the object of --json. Seconds, tokens, output tokens per second."""
     found = answer.found
     search, goal = found.case, found.goal
+    sizes = compared(search)
     return {
         "schema": 1,
         "model": search.model.path,
@@ -76,7 +75,13 @@ def to_json(answer: Recommended) -> dict[str, Any]:
         "stack_entry": answer.stack_entry,
         "plan": mapped(lambda plan: plan.to_json(), answer.plan),
         "cluster": _cluster_json(answer),
-        "compared": _compared_json(compared(search)),
+        "compared": {
+            "layouts": list(sizes.layouts),
+            "tensor_parallel": list(sizes.tensor),
+            "pipeline_parallel": list(sizes.stages),
+            "expert_parallel": list(sizes.experts),
+            "notes": [note.to_json() for note in sizes.notes],
+        },
         "band": _bands(answer),
         "limit": mapped(_limit_json, found.limit),
         "runner_up": _runner_json(answer),
@@ -130,16 +135,6 @@ def _limit_json(limit: Limit) -> dict[str, Any]:
     return {"name": limit.name, "shares": shares}
 
 
-def _compared_json(sizes: ComparedSizes) -> dict[str, Any]:
-    return {
-        "layouts": list(sizes.layouts),
-        "tensor_parallel": list(sizes.tensor),
-        "pipeline_parallel": list(sizes.stages),
-        "expert_parallel": list(sizes.experts),
-        "notes": [note.to_json() for note in sizes.notes],
-    }
-
-
 def _rounded(value: float) -> float:
     return float(f"{value:.4g}")
 
@@ -171,22 +166,18 @@ def _trial_json(trial: Trial) -> dict[str, Any]:
         found["warmup_seconds"] = warmup_json(trial.plan.estimate)
     if served is not None:
         found["objective"] = _rounded(trial.score)
-        found["served"] = _served_json(served)
+        found["served"] = {
+            "replicas": served.replicas,
+            "data_parallel": served.replicas,
+            "cards": served.cards,
+            "nodes": served.nodes,
+            "ttft": _rounded(served.ttft),
+            "tpot": _rounded(served.tpot),
+            "e2e": _rounded(served.e2e),
+            "output_tokens_per_second": _rounded(served.tokens),
+            "output_tokens_per_second_per_card": _rounded(served.per_card),
+        }
     return found
-
-
-def _served_json(served: Served) -> dict[str, Any]:
-    return {
-        "replicas": served.replicas,
-        "data_parallel": served.replicas,
-        "cards": served.cards,
-        "nodes": served.nodes,
-        "ttft": _rounded(served.ttft),
-        "tpot": _rounded(served.tpot),
-        "e2e": _rounded(served.e2e),
-        "output_tokens_per_second": _rounded(served.tokens),
-        "output_tokens_per_second_per_card": _rounded(served.per_card),
-    }
 
 
 def _bands(answer: Recommended) -> dict[str, Any] | None:
@@ -282,7 +273,12 @@ def show(answer: Recommended, plot: Path | None, *, complete: bool) -> None:
     )
     page.show(complete=complete)
     if complete:
-        _show_stack_entry(answer)
+        from gaudi_launch.core.render.yaml_text import dump
+
+        entry = answer.stack_entry
+        if entry is not None:
+            console().print(text("recommend.stack_entry"))
+            print(dump({"schema": 1, "models": [entry]}), end="")
 
 
 class Sentences:
@@ -414,16 +410,6 @@ def _tell_winner(answer: Recommended, say: Sentences) -> None:
             blocks=blocks,
         )
     _tell_limit(answer, say)
-
-
-def _show_stack_entry(answer: Recommended) -> None:
-    """Print the answer as a stack.yaml with one model."""
-    from gaudi_launch.core.render.yaml_text import dump
-
-    entry = answer.stack_entry
-    if entry is not None:
-        console().print(text("recommend.stack_entry"))
-        print(dump({"schema": 1, "models": [entry]}), end="")
 
 
 def wrapped(words: Sequence[str]) -> list[str]:

@@ -176,6 +176,8 @@ class Simulated(VllmGaudi):
         document = self._cards(settings, context).to_text()
         digest = hashlib.sha256(f"{config}{document}".encode()).hexdigest()[:12]
         folder = PurePath(request.files_dir) / f"simulated-{digest}"
+        # the options of the plan that vLLM gets
+        kept = _KEPT_FROM_VLLM if tokenizer.own else (*_KEPT_FROM_VLLM, *_PARSERS)
         args = engine_args(
             table=option_table(UPSTREAM),
             head=(self.python or "python3", *API_SERVER),
@@ -183,7 +185,7 @@ class Simulated(VllmGaudi):
                 ("--model", str(folder)),
                 ("--tokenizer", tokenizer.path),
                 *_named(settings, request),
-                *self._sent(settings, tokenizer),
+                *(option for option in sent_options(settings) if option[0] not in kept),
                 (_BACKEND, EXECUTOR),
                 ("--middleware", MIDDLEWARE),
                 # a model follows the schema of a tool; here only a grammar does
@@ -209,13 +211,6 @@ class Simulated(VllmGaudi):
 
     def _tokenizer(self, model: Model) -> Tokenizer:
         return self.tokenizer or tokenizer_of(replace(model, path=""))
-
-    def _sent(
-        self, settings: Sequence[Setting], tokenizer: Tokenizer
-    ) -> list[tuple[str, str | None]]:
-        """Return the options of the plan that vLLM gets."""
-        kept = _KEPT_FROM_VLLM if tokenizer.own else (*_KEPT_FROM_VLLM, *_PARSERS)
-        return [option for option in sent_options(settings) if option[0] not in kept]
 
     def _cards(self, settings: Sequence[Setting], context: Context) -> SimulatedCards:
         """Return the settings of the simulated cards.

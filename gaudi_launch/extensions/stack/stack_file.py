@@ -113,7 +113,14 @@ def parse_stack(content: str, path: Path) -> StackFile:
             for key in ("port", "keys-file", "tls", "users", "trusted-proxies")
         },
     )
-    _check_proxies(found)
+    for each in found.gateway.trusted_proxies:
+        try:
+            ip_network(each, strict=False)
+        except ValueError as error:
+            line = found.lines["trusted-proxies"]
+            raise LaunchError(
+                "stack.bad", ExitCode.USAGE, path=str(found.path), line=line, why=str(error)
+            ) from None
     _check_names(found)
     _check_order(found)
     return found
@@ -188,18 +195,6 @@ def _gateway(entry: Mapping[str, Any], folder: Path) -> GatewaySettings:
 
 def _limits(entry: Mapping[str, Any]) -> RequestLimits:
     return RequestLimits(entry.get("requests-per-minute"), entry.get("concurrent"))
-
-
-def _check_proxies(stack: StackFile) -> None:
-    """Raise LaunchError (USAGE) for a proxy that is not an address or a network."""
-    for each in stack.gateway.trusted_proxies:
-        try:
-            ip_network(each, strict=False)
-        except ValueError as error:
-            line = stack.lines["trusted-proxies"]
-            raise LaunchError(
-                "stack.bad", ExitCode.USAGE, path=str(stack.path), line=line, why=str(error)
-            ) from None
 
 
 def _check_names(stack: StackFile) -> None:

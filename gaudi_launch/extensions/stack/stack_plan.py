@@ -19,7 +19,7 @@ from gaudi_launch.extensions.stack.stack_file import read_stack, start_order
 from gaudi_launch.extensions.stack.stack_record import engine_hash, engine_names, read_record
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Sequence
 
     from gaudi_launch.core.launch.prepared import Prepared
     from gaudi_launch.core.planning.plan import Plan
@@ -184,7 +184,8 @@ def changes_of(stack: StackFile, machine: str | None = None) -> StackChanges:
     Nothing runs on another ``machine``. Raises LaunchError with the line of the file.
     """
     sized = {model.name: sized_model(stack, model, machine) for model in stack.models}
-    host = _machine_of(list(sized.values()))
+    # the machine whose cards are divided; an empty one where none is needed
+    host = next((each.prepared.host for each in sized.values() if each.cards), Host())
     before = read_record(stack.name) if machine is None else None
     alive = alive_services(stack, before) if machine is None else {}
     known = {name: each for name, each in alive.items() if before and name in before.services}
@@ -192,7 +193,12 @@ def changes_of(stack: StackFile, machine: str | None = None) -> StackChanges:
     running = _running(stack, before, known, names)
     kept = {each.name for each in running if each.role == "kept"}
     groups = tuple(tuple(model.name for model in group) for group in start_order(stack))
-    new = _new_engines(sized, names, kept)
+    new = tuple(
+        NewEngine(name, model, CardShare(each.cards, each.modules))
+        for model, each in sized.items()
+        for name in names[model]
+        if name not in kept
+    )
     case = ChangeCase(
         host, groups, running, new, parse_visible(os.environ.get("HABANA_VISIBLE_MODULES"))
     )
@@ -209,7 +215,14 @@ def changes_of(stack: StackFile, machine: str | None = None) -> StackChanges:
         each = sized[model.name]
         for name in names[model.name]:
             if name in kept:
-                services.append(_kept_service(stack, each, known[name], host))
+                # a running service on the cards and the port that it has
+                service = known[name]
+                placement = Placement(modules=())
+                if each.cards:
+                    placement = choose(with_cards(host), modules=service.modules)
+                port = int(service.url.rpartition(":")[2])
+                made = _service(stack, each, service.name, placement, port=port)
+                services.append(replace(made, running=True))
                 continue
             cards = placements[name]
             services.append(_service(stack, each, name, cards, port=ports[name]))
@@ -248,17 +261,6 @@ def _running(
             engine = replace(engine, role="gone")
         found.append(engine)
     return tuple(found)
-
-
-def _new_engines(
-    sized: Mapping[str, _Sized], names: Mapping[str, tuple[str, ...]], kept: Collection[str]
-) -> tuple[NewEngine, ...]:
-    return tuple(
-        NewEngine(name, model, CardShare(each.cards, each.modules))
-        for model, each in sized.items()
-        for name in names[model]
-        if name not in kept
-    )
 
 
 def _free_of(case: ChangeCase) -> tuple[int, ...]:
@@ -342,11 +344,6 @@ def chosen_cards(stack: StackFile, model: StackModel, machine: str | None) -> in
     return len(made.placement.modules)
 
 
-def _machine_of(sized: Sequence[_Sized]) -> Host:
-    """Return the machine whose cards are divided; an empty one where none is needed."""
-    return next((each.prepared.host for each in sized if each.cards), Host())
-
-
 def _check_modules(stack: StackFile, sized: Mapping[str, _Sized]) -> None:
     """Raise LaunchError (USAGE) where two models name the same module."""
     first: dict[int, StackModel] = {}
@@ -383,18 +380,6 @@ def _check_enough(stack: StackFile, sized: Mapping[str, _Sized], case: ChangeCas
                 count=len(available),
                 free=",".join(map(str, available)) or "-",
             )
-
-
-def _kept_service(
-    stack: StackFile, sized: _Sized, service: ServiceRecord, host: Host
-) -> StackService:
-    """Return a running service on the cards and the port that it has."""
-    placement = Placement(modules=())
-    if sized.cards:
-        placement = choose(with_cards(host), modules=service.modules)
-    port = int(service.url.rpartition(":")[2])
-    made = _service(stack, sized, service.name, placement, port=port)
-    return replace(made, running=True)
 
 
 def _ports(names: Sequence[str], gateway: int, *, here: bool) -> dict[str, int]:

@@ -57,7 +57,12 @@ class SystemSampler:
     def nodes(self, files: Files, known: Iterable[NumaNode]) -> tuple[NodeSample, ...]:
         """Return the nodes; ``known`` are those of the machine as it was read."""
         now = cpu_times(content(files, "proc/stat"))
-        use = _use(self._before, now)
+        # busy and all ticks of each CPU since the reading before
+        use = {
+            cpu: (busy - self._before[cpu][0], total - self._before[cpu][1])
+            for cpu, (busy, total) in now.items()
+            if cpu in self._before
+        }
         if now:
             self._before = now
         return tuple(_node(files, node, use) for node in known)
@@ -79,17 +84,6 @@ class SystemSampler:
         )
         found = (_disk(use, place) for use, place in places)
         self._disks = tuple(disk for disk in found if disk is not None)
-
-
-def _use(
-    before: Mapping[int, tuple[int, int]], now: Mapping[int, tuple[int, int]]
-) -> dict[int, tuple[int, int]]:
-    """Return busy and all ticks of each CPU since the reading before."""
-    return {
-        cpu: (busy - before[cpu][0], total - before[cpu][1])
-        for cpu, (busy, total) in now.items()
-        if cpu in before
-    }
 
 
 def _node(files: Files, node: NumaNode, use: Mapping[int, tuple[int, int]]) -> NodeSample:

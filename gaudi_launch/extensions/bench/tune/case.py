@@ -294,7 +294,9 @@ class _Halving:
                     self._last(left, number, requests),
                 )
             if self.in_time:
-                left = self._better_half(left)
+                ranked = sorted(left, key=lambda candidate: -self._score(candidate))
+                able = [candidate for candidate in ranked if self._score(candidate) > 0]
+                left = able[: max(2, (len(left) + 1) // 2)]
                 number += 1
                 requests *= 2
         if not self.in_time:
@@ -344,11 +346,6 @@ class _Halving:
         begin = max(start.start_seconds for start in starts)
         each = max((start.seconds - start.start_seconds) / start.requests for start in own)
         return begin + each * trial.requests * trial.repeats
-
-    def _better_half(self, left: Sequence[int]) -> list[int]:
-        ranked = sorted(left, key=lambda candidate: -self._score(candidate))
-        able = [candidate for candidate in ranked if self._score(candidate) > 0]
-        return able[: max(2, (len(left) + 1) // 2)]
 
     def _score(self, candidate: int) -> float:
         start = self.state.best_start(candidate)
