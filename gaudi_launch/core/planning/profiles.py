@@ -54,15 +54,6 @@ class ProfileSetting:
 
 
 @dataclass(frozen=True)
-class PublishedFor:
-    """Published measurements: name patterns of their models, and a card generation."""
-
-    names: tuple[str, ...]
-    generation: str
-    published: Published
-
-
-@dataclass(frozen=True)
 class Parsers:
     """The names under which vLLM has a model's parsers; None where it needs none.
 
@@ -105,7 +96,7 @@ class Profile:
     notes: tuple[str, ...] = ()
     disk_gb: int | None = None
     engine: str = ""
-    measurements: tuple[PublishedFor, ...] = ()
+    measurements: tuple[Published, ...] = ()
     file: Path = field(default_factory=Path)
     own: bool = False
     checkpoints: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -208,9 +199,8 @@ def _setting(entry: Mapping[str, Any]) -> ProfileSetting:
     )
 
 
-def _measurements(entry: Mapping[str, Any]) -> PublishedFor:
-    published = Published(entry["repo"], entry["cards"], entry["stem"], entry["quantisation"])
-    return PublishedFor(tuple(entry["names"]), entry["generation"], published)
+def _measurements(entry: Mapping[str, Any]) -> Published:
+    return Published(**{**entry, "names": tuple(entry["names"])})
 
 
 def published_for(
@@ -221,9 +211,9 @@ def published_for(
     They are for this generation and number of cards.
     """
     for each in profile.measurements if profile else ():
-        fits = (each.generation, each.published.cards) == (generation, cards)
+        fits = (each.generation, each.cards) == (generation, cards)
         if fits and any(fnmatchcase(name.lower(), pattern) for pattern in each.names):
-            return each.published
+            return each
     return None
 
 

@@ -461,7 +461,7 @@ def _collect_measurements(order: _Order) -> None:
     known = known_model(str(order.stage / "model"), must_exist=False)
     profile = profiles.match(replace(known, name=order.model.name))
     for each in profile.measurements if profile is not None else ():
-        folders.append(measurements.downloaded_folder(each.published.repo))
+        folders.append(measurements.downloaded_folder(each.repo))
     for folder in [folder for folder in dict.fromkeys(folders) if folder.is_dir()]:
         for path, relative in model_files(folder):
             inside = folder.relative_to(root).as_posix()

@@ -13,7 +13,7 @@ from gaudi_launch.core.base.paths import machine_root
 from gaudi_launch.core.host.hardware import Host
 from gaudi_launch.core.planning.launch_options import LaunchOptions
 from gaudi_launch.core.planning.placement import Placement, choose, parse_visible
-from gaudi_launch.extensions.stack.changes import ChangeCase, NewEngine, RunningEngine, steps_of
+from gaudi_launch.extensions.stack.changes import ChangeCase, RunningEngine, steps_of
 from gaudi_launch.extensions.stack.division import CardShare, with_cards
 from gaudi_launch.extensions.stack.stack_file import read_stack, start_order
 from gaudi_launch.extensions.stack.stack_record import engine_hash, engine_names, read_record
@@ -194,7 +194,7 @@ def changes_of(stack: StackFile, machine: str | None = None) -> StackChanges:
     kept = {each.name for each in running if each.role == "kept"}
     groups = tuple(tuple(model.name for model in group) for group in start_order(stack))
     new = tuple(
-        NewEngine(name, model, CardShare(each.cards, each.modules))
+        CardShare(each.cards, each.modules, name, model)
         for model, each in sized.items()
         for name in names[model]
         if name not in kept
@@ -291,7 +291,7 @@ def options_of(stack: StackFile, model: StackModel, machine: str | None) -> Laun
 
     refuse_secret_args(engine_args(table=option_table(UPSTREAM), user=model.engine_arguments))
     known = saved_fields()
-    given: dict[str, Any] = {known[each.key]: each.value for each in model.options}
+    given: dict[str, Any] = {known[key]: value for key, value in model.options.items()}
     extra = model.engine_arguments
     if model.aliases:
         # vLLM's form of several names; serve has an option for one

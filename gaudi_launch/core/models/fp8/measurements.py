@@ -34,6 +34,8 @@ class Published:
     cards: int
     stem: str
     quantisation: Mapping[str, Any] = field(default_factory=dict)
+    names: tuple[str, ...] = ()
+    generation: str = ""
 
 
 @dataclass(frozen=True)

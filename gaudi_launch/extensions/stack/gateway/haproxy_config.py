@@ -517,7 +517,9 @@ backend large_requests
 
 def _limits_map(settings: GatewaySettings, of: Callable[[RequestLimits], int | None]) -> str:
     """Return the map of one limit of the users that have an own one."""
-    return "".join(f"{each.user} {_number(of(each.limits))}\n" for each in settings.user_limits)
+    return "".join(
+        f"{user} {_number(of(limits))}\n" for user, limits in settings.user_limits.items()
+    )
 
 
 def _number(limit: int | None) -> int:

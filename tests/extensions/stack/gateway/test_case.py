@@ -34,7 +34,6 @@ from gaudi_launch.extensions.stack.gateway.gateway_settings import (
     GatewayReplica,
     GatewaySettings,
     RequestLimits,
-    UserLimits,
 )
 from tests.support.gateways import (
     KEYS,
@@ -78,7 +77,7 @@ class Site:
 @pytest.fixture(scope="module")
 def site(gateway_engines: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     folder = tmp_path_factory.mktemp("site")
-    limited = (UserLimits("bob", RequestLimits(requests_per_minute=4, concurrent=2)),)
+    limited = {"bob": RequestLimits(requests_per_minute=4, concurrent=2)}
     settings = GatewaySettings(
         port=unused_port(),
         keys_file=keys_file(folder, f"{KEYS}carol a,b,,c\n"),
