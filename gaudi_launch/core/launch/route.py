@@ -24,8 +24,7 @@ from gaudi_launch.core.base.messages import message
 from gaudi_launch.core.launch.chosen_engine import choose_engine
 from gaudi_launch.core.launch.launch_request import read_options
 from gaudi_launch.core.launch.machine import LaunchMachine
-from gaudi_launch.core.launch.prepared import Prepared
-from gaudi_launch.core.launch.served_model import read_model
+from gaudi_launch.core.launch.prepared import Prepared, read_model
 from gaudi_launch.core.launch.todo import CheckedPlan, checked
 from gaudi_launch.core.planning.known_model import known_model
 from gaudi_launch.core.planning.launch_options import LaunchOptions

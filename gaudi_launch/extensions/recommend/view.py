@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,12 +12,12 @@ from gaudi_launch.cli.short_page import NotedRow, ShortPage, command_line
 from gaudi_launch.cli.views.estimate import warmup_json
 from gaudi_launch.core.base.durations import duration, span
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
-from gaudi_launch.core.base.messages import rendered, text
+from gaudi_launch.core.base.messages import Message, message, rendered, text
 from gaudi_launch.core.base.optional import mapped
 from gaudi_launch.core.host.accelerators import product_of
 from gaudi_launch.core.launch.machine import load
-from gaudi_launch.extensions.recommend.compared import compared
 from gaudi_launch.extensions.recommend.front import cards_for_rates
+from gaudi_launch.extensions.recommend.space import SearchCase, SearchedEngine, layout_name, layouts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,6 +27,65 @@ if TYPE_CHECKING:
     from gaudi_launch.extensions.recommend.finder import Sensitivity
     from gaudi_launch.extensions.recommend.limit import Limit
     from gaudi_launch.extensions.recommend.trial import Trial
+
+
+@dataclass(frozen=True)
+class ComparedSizes:
+    """The layouts of a search.
+
+    ``tensor`` and ``stages`` are the sizes in them; ``experts`` are the numbers of cards over which
+    the experts of a mixture are divided, with 0 for each expert over all cards; empty without
+    experts.
+    """
+
+    layouts: tuple[str, ...]
+    tensor: tuple[int, ...]
+    stages: tuple[int, ...]
+    experts: tuple[int, ...]
+    notes: tuple[Message, ...]
+
+
+def compared(case: SearchCase) -> ComparedSizes:
+    """Return the parallel sizes of a search, with what is known about their speeds."""
+    first = case.engines[0]
+    pairs = list(dict.fromkeys(layouts(case, first)))
+    return ComparedSizes(
+        layouts=tuple(layout_name(*pair) for pair in pairs),
+        tensor=tuple(sorted({cards for cards, _ in pairs})),
+        stages=tuple(sorted({stages for _, stages in pairs})),
+        experts=_experts(case, first),
+        notes=(*_stage_notes(case, first), *_expert_notes(case, first)),
+    )
+
+
+def _experts(case: SearchCase, searched: SearchedEngine) -> tuple[int, ...]:
+    if not case.model.moe:
+        return ()
+    sizes = {searched.experts(case.model, cards) for cards, _ in layouts(case, searched)}
+    if not searched.decides_experts():
+        sizes |= {0, *(cards for cards, _ in layouts(case, searched))}
+    return tuple(sorted(sizes))
+
+
+def _stage_notes(case: SearchCase, searched: SearchedEngine) -> list[Message]:
+    label = searched.engine.identity.label
+    found: list[Message] = []
+    if searched.spreads:
+        found.append(message("recommend.spread_assumed"))
+    if not searched.engine.runs_stages(case.model):
+        found.append(message("recommend.no_stages", engine=label))
+    elif not searched.spreads:
+        found.append(message("recommend.stages_assumed"))
+    return found
+
+
+def _expert_notes(case: SearchCase, searched: SearchedEngine) -> list[Message]:
+    if not case.model.moe:
+        return []
+    if searched.decides_experts():
+        return [message("recommend.experts_given")]
+    return [message("recommend.experts_equal")]
+
 
 _COLUMNS = ("replicas", "cards", "dtype", "batch", "tokens", "per_card", "ttft", "tpot", "e2e")
 _OPTIONS = {
