@@ -12,6 +12,7 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
+from gaudi_launch.core.base import codec
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.json_values import mapping
 from gaudi_launch.core.base.messages import Message, message
@@ -115,39 +116,24 @@ def version_row(
     row: Mapping[str, Any], classes: Iterable[str], layers: Mapping[str, tuple[str, ...]]
 ) -> Version:
     """Return the version of a row of the index (`core.engines.facts.reading.row_of`)."""
-    stated = row["transformers"]
+    packages = row["transformers"]
     # the plugin's own requirement is installed last and wins
-    spec = stated.get("requirements.txt") or next(iter(stated.values()), "")
-    return Version(
-        engine=row["engine"],
-        version=row["version"],
-        repository=row["repository"],
-        commit=row["commit"],
-        date=row["date"],
-        upstream=row.get("upstream", {}).get("version", ""),
-        complete=row["complete"],
-        classes=frozenset(classes),
-        methods=tuple(row["quantization"]["supported"]),
-        expanded=tuple(
-            Expansion(each["method"], each["model_type"], each["to"], each["unless"])
-            for each in row["quantization"]["expanded_at_load"]
-        ),
-        transformers=spec,
-        sparse_as_dense=bool(row["sparse_as_dense"]),
-        removed=row["removed"],
-        validated=tuple(row["validated"]),
-        compact_gdn=row["compact_gdn"],
-        mla=frozenset(row["mla"]),
-        configs=frozenset(row["configs"]),
-        renamed={name: entry["to"] for name, entry in row["quantization"]["renamed"].items()},
-        cache=row["cache"],
-        layers=layers,
-        buckets=row["buckets"],
-        hybrid_prefixes=bool(row["defaults"].get("hybrid_prefix_caching", {}).get("value")),
-        state_blocks=row["defaults"].get("state_blocks", {}),
-        executed=row["executed"],
-        files=row.get("files", ""),
-    )
+    spec = packages.get("requirements.txt") or next(iter(packages.values()), "")
+    quantization, defaults = row["quantization"], row["defaults"]
+    stated = {
+        **row,
+        "upstream": row.get("upstream", {}).get("version", ""),
+        "classes": list(classes),
+        "methods": quantization["supported"],
+        "expanded": quantization["expanded_at_load"],
+        "transformers": spec,
+        "sparse_as_dense": bool(row["sparse_as_dense"]),
+        "renamed": {name: entry["to"] for name, entry in quantization["renamed"].items()},
+        "layers": layers,
+        "hybrid_prefixes": bool(defaults.get("hybrid_prefix_caching", {}).get("value")),
+        "state_blocks": defaults.get("state_blocks", {}),
+    }
+    return codec.read(Version, stated)
 
 
 def version_of(engine: str, version: str) -> Version | None:

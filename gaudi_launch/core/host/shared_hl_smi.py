@@ -16,9 +16,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
 
-from gaudi_launch.core.base import locks, paths
+from gaudi_launch.core.base import codec, locks, paths
 from gaudi_launch.core.base.reader import parse_json
 from gaudi_launch.core.host import hl_smi
 from gaudi_launch.core.host.hl_smi import Ask, HlSmiOutput
@@ -101,13 +100,7 @@ class SharedHlSmi:
             with (self.folder / "answers.json").open("rb") as file:
                 document = parse_json(file.read(_LARGEST))
             for key, entry in document["answers"].items():
-                problem = entry["problem"]
-                output = HlSmiOutput(
-                    str(entry["text"]),
-                    None if problem is None else str(problem),
-                    timed_out=bool(entry["timed_out"]),
-                )
-                self._known[key] = TimedOutput(output, float(entry["at"]))
+                self._known[key] = codec.read(TimedOutput, entry)
             return float(document["last_call"])
         except FileNotFoundError:
             return float("-inf")
@@ -118,19 +111,9 @@ class SharedHlSmi:
     def _write(self, last_call: float) -> None:
         now = self.clock()
         # answers from before a reboot are later than the clock
-        answers = {key: _document(each) for key, each in self._known.items() if each.at <= now}
+        answers = {key: codec.write(each) for key, each in self._known.items() if each.at <= now}
         text = json.dumps({"last_call": last_call, "answers": answers})
         paths.write_whole(self.folder / "answers.json", text, 0o600)
-
-
-def _document(each: TimedOutput) -> dict[str, Any]:
-    output = each.output
-    return {
-        "at": each.at,
-        "text": output.text,
-        "problem": output.problem,
-        "timed_out": output.timed_out,
-    }
 
 
 def find() -> SharedHlSmi | None:

@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
-from gaudi_launch.core.base import paths
+from gaudi_launch.core.base import codec, paths
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.messages import Message, message
 from gaudi_launch.core.base.profiles_check import problems
@@ -47,9 +47,9 @@ class ProfileSetting:
 
     kind: Literal["env", "option"]
     name: str
-    value: str | None
     engines: tuple[str, ...]
     source: str
+    value: str | None = None
     only: str | None = None
 
 
@@ -166,41 +166,17 @@ def load(path: Path, own: bool = False) -> Profile:
         lengths=document.get("lengths", {}),
         fp8_kv=serving.get("fp8_kv_cache", "fp8_inc"),
         expert_parallel=serving.get("expert_parallel", bool(document["architecture"].get("moe"))),
-        parsers=_parsers(document.get("parsers", {})),
-        settings=tuple(_setting(entry) for entry in document.get("settings", ())),
+        parsers=codec.read(Parsers, document.get("parsers", {})),
+        settings=codec.read(tuple[ProfileSetting, ...], document.get("settings", ())),
         sources=document["sources"],
         assumed=tuple(document.get("assumed", ())),
         notes=tuple(document.get("notes", ())),
         disk_gb=serving.get("disk_gb"),
         engine=serving.get("engine", ""),
-        measurements=tuple(_measurements(entry) for entry in document.get("measurements", ())),
+        measurements=codec.read(tuple[Published, ...], document.get("measurements", ())),
         file=path,
         own=own,
     )
-
-
-def _parsers(entry: Mapping[str, Any]) -> Parsers:
-    return Parsers(
-        reasoning=entry.get("reasoning"),
-        tool=entry.get("tool"),
-        reasoning_names=tuple(entry.get("reasoning_names", ())),
-        tool_names=tuple(entry.get("tool_names", ())),
-    )
-
-
-def _setting(entry: Mapping[str, Any]) -> ProfileSetting:
-    return ProfileSetting(
-        kind=entry["kind"],
-        name=entry["name"],
-        value=entry.get("value"),
-        engines=tuple(entry["engines"]),
-        source=entry["source"],
-        only=entry.get("only"),
-    )
-
-
-def _measurements(entry: Mapping[str, Any]) -> Published:
-    return Published(**{**entry, "names": tuple(entry["names"])})
 
 
 def published_for(

@@ -518,8 +518,8 @@ def test_every_entry_of_a_profile_is_read(monkeypatch: pytest.MonkeyPatch, tmp_p
         expert_parallel=False,
         parsers=profiles.Parsers("r", "t", ("mine-r*",), ("mine-t*",)),
         settings=(
-            profiles.ProfileSetting("env", "A", "1", ("1.21", "1.22"), "manual", "fp8"),
-            profiles.ProfileSetting("option", "--b", None, ("1.21",), "guide"),
+            profiles.ProfileSetting("env", "A", ("1.21", "1.22"), "manual", "1", "fp8"),
+            profiles.ProfileSetting("option", "--b", ("1.21",), "guide"),
         ),
         sources=document["sources"],
         assumed=("serving",),

@@ -448,7 +448,7 @@ def _cause(signature: Signature, evidence: list[Line], facts: Mapping[str, str])
         permanent=signature.permanent and not _warned(evidence),
         source=signature.source,
         notes=(
-            *(message(f"diagnose.{n.text}", **facts) for n in signature.notes if n.holds(about)),
+            *(message(f"diagnose.{each}", **facts) for each in signature.suited_notes(about)),
             *(
                 each.sentence
                 for each in _conditions(facts)
