@@ -231,9 +231,13 @@ def _converted(start: StartCommand, moved_to: str | None = None) -> ConvertedSta
         raise LaunchError("migrate.model", ExitCode.USAGE, found=found)
     request = _requested(start, engine, model, passed)
     hidden = _hidden(request, start.variables)
-    parts = (("secrets", hidden), ("container", start.container), ("unread", unread))
+    parts = (
+        ("migrate.secrets", hidden),
+        ("migrate.container", start.container),
+        ("migrate.unread", unread),
+    )
     listed = [(id, redact_text(", ".join(names))) for id, names in parts]
-    notes = [message(f"migrate.{id}", names=names) for id, names in listed if names]
+    notes = [message(id, names=names) for id, names in listed if names]
     shown = {name: value for name, value in start.variables.items() if name not in hidden}
     secret = secrets_in(arguments)
     stated = [each for each in (*named, *passed) if not each.option.secret and each not in secret]

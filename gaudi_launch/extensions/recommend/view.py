@@ -87,7 +87,6 @@ def _expert_notes(case: SearchCase, searched: SearchedEngine) -> list[Message]:
     return [message("recommend.experts_equal")]
 
 
-_COLUMNS = ("replicas", "cards", "dtype", "batch", "tokens", "per_card", "ttft", "tpot", "e2e")
 _OPTIONS = {
     "dtype": "-d",
     "cards": "-n",
@@ -321,7 +320,7 @@ def show(answer: Recommended, plot: Path | None, *, complete: bool) -> None:
         _tell_others(answer, sentences)
     _tell_search(answer, sentences)
     tail = [text("plot.drawn", path=str(plot))] if plot is not None else []
-    columns = [text(f"recommend.column_{name}") for name in _COLUMNS]
+    columns = text("recommend.columns").split("|")
     page = ShortPage(
         facts.lines,
         columns,
