@@ -19,7 +19,6 @@ from gaudi_launch.core.engines.detect import Installed, detect, engine_facts
 from gaudi_launch.core.engines.introspect import InstalledBuckets
 from gaudi_launch.core.host.hardware import Host
 from gaudi_launch.core.host.host_config import load_config
-from gaudi_launch.core.launch.chosen_engine import ChosenEngine
 from gaudi_launch.core.launch.launch_request import LaunchRequest
 from gaudi_launch.core.launch.machine import LaunchMachine
 from gaudi_launch.core.launch.model_needs import Provision, look
@@ -144,25 +143,29 @@ def refuse_simulated(prepared: Prepared) -> None:
 
 
 def read_model(
-    launch: LaunchRequest, machine: LaunchMachine, chosen: ChosenEngine, known: Callable[[], Model]
+    launch: LaunchRequest,
+    machine: LaunchMachine,
+    engine: Engine,
+    installed: Installed | None,
+    known: Callable[[], Model],
 ) -> Prepared:
     """Return the inputs of the plan, with the model and the number of cards.
 
     Raises LaunchError for a model or options that the engine does not support.
     """
-    request, engine = chosen.request, chosen.engine
+    request = launch.request
     host = machine.for_engine(needs_cards=engine.needs_cards)
     if request.tuning == "reference":
         # as with the start scripts, the engine fetches a hub ID by itself
         model, provision = with_overrides(known(), request.args), None
     else:
-        request, model, provision = _provided(chosen, host, known)
+        request, model, provision = _provided(request, engine, installed, host, known)
     return Prepared(
         request,
         host,
         model,
         engine.suited(model),
-        chosen.installed,
+        installed,
         machine.name,
         provision,
         launch.saved,
@@ -170,10 +173,13 @@ def read_model(
 
 
 def _provided(
-    chosen: ChosenEngine, host: Host, known: Callable[[], Model]
+    request: Request,
+    engine: Engine,
+    installed: Installed | None,
+    host: Host,
+    known: Callable[[], Model],
 ) -> tuple[Request, Model, Provision]:
     """Return the request with its cards, the served model, and its needs."""
-    request, engine, installed = chosen.request, chosen.engine, chosen.installed
     with step("screen.step_model"):
         provision = look(request, host, engine, installed, known())
     engine = engine.suited(provision.known)

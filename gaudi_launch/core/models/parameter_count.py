@@ -426,59 +426,32 @@ def _shared_block(model: Model, text: Mapping[str, Any], index: int) -> Layer:
 
 
 def _mamba(model: Model, text: Mapping[str, Any]) -> int:
-    """Return the parameters of a layer of Mamba or Mamba-2."""
-    sizes = mamba_sizes(model, text)
-    hidden, inner = model.hidden_size or 0, sizes.inner
-    if not sizes.heads:
-        # Mamba: steps of time have a low rank (mamba, falcon_mamba, jamba)
-        rank = sizes.time_rank
-        selected = inner * (rank + 2 * sizes.state) + rank * inner + inner * sizes.state
-        return hidden * 2 * inner + inner * sizes.kernel + selected + inner * hidden
-    states = 2 * sizes.groups * sizes.state
-    into = hidden * (2 * inner + states + sizes.heads)
-    return into + (inner + states) * sizes.kernel + inner * hidden
-
-
-@dataclass(frozen=True)
-class MambaSizes:
-    """The sizes of one layer of Mamba (``heads`` 0) or Mamba-2, in elements."""
-
-    inner: int
-    heads: int
-    head: int
-    state: int
-    groups: int
-    kernel: int
-    time_rank: int
-
-
-def mamba_sizes(model: Model, text: Mapping[str, Any]) -> MambaSizes:
-    """Return the sizes of a model's layers of Mamba, whatever its family calls them.
+    """Return the parameters of a layer of Mamba or Mamba-2, whatever its family calls its sizes.
 
     Types: mamba, mamba2, falcon_mamba, jamba, bamba, zamba2, falcon_h1, nemotron_h and
     granitemoehybrid.
     """
     hidden = model.hidden_size or 0
-    is_plain_mamba = text.get("model_type") in ("mamba", "falcon_mamba", "jamba")
     heads = _number(text, "mamba_num_heads", "mamba_n_heads", "n_mamba_heads")
     head = _number(text, "mamba_head_dim", "mamba_d_head", "mamba_headdim")
     if text.get("model_type") == "mamba2":
         heads, head = _number(text, "num_heads"), _number(text, "head_dim")
-    if is_plain_mamba:
+    if text.get("model_type") in ("mamba", "falcon_mamba", "jamba"):
         heads = head = 0
     inner = _number(text, "mamba_d_ssm") or heads * head
     if not inner and is_attention_free(text):
         inner = _number(text, "intermediate_size")
-    expanded = hidden * _number(text, "mamba_expand", "expand")
-    return MambaSizes(
-        inner=inner or expanded,
-        heads=heads,
-        head=head,
-        state=_number(text, "ssm_state_size", "mamba_d_state", "state_size"),
-        groups=_number(text, "n_groups", "mamba_n_groups", "mamba_ngroups") or 1,
-        kernel=_number(text, "conv_kernel", "mamba_d_conv"),
-        time_rank=_number(text, "time_step_rank", "mamba_dt_rank") or -(-hidden // 16),
-    )
+    inner = inner or hidden * _number(text, "mamba_expand", "expand")
+    state = _number(text, "ssm_state_size", "mamba_d_state", "state_size")
+    kernel = _number(text, "conv_kernel", "mamba_d_conv")
+    if not heads:
+        # Mamba: steps of time have a low rank
+        rank = _number(text, "time_step_rank", "mamba_dt_rank") or -(-hidden // 16)
+        selected = inner * (rank + 2 * state) + rank * inner + inner * state
+        return hidden * 2 * inner + inner * kernel + selected + inner * hidden
+    states = 2 * (_number(text, "n_groups", "mamba_n_groups", "mamba_ngroups") or 1) * state
+    into = hidden * (2 * inner + states + heads)
+    return into + (inner + states) * kernel + inner * hidden
 
 
 _MIXERS: Mapping[Kind, Callable[[Model, Mapping[str, Any]], int]] = {
