@@ -147,7 +147,7 @@ class _Change:
     def _begin_gateway(self) -> str:
         """Start the gateway, or give a running one what runs now; return what was done."""
         from gaudi_launch.core.launch.waiting import until_ready
-        from gaudi_launch.extensions.stack.gateway import case as gateway
+        from gaudi_launch.extensions.stack.gateway import gateway_job as gateway
 
         settings, name = self._stack.gateway, self._stack.gateway_service
         done = "started"
@@ -167,7 +167,7 @@ class _Change:
 
     def _route(self) -> None:
         """Give the gateway the engines that are to answer now."""
-        from gaudi_launch.extensions.stack.gateway import case as gateway
+        from gaudi_launch.extensions.stack.gateway import gateway_job as gateway
 
         wanted = self._backends()
         if wanted != self._routes:
