@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from gaudi_launch.cli.completion import models
-from gaudi_launch.core.planning.model_name import KnownNames, near_folders, nearest_names
+from gaudi_launch.core.planning.model_name import near_folders, nearest_names
 
 
 def nearest_models(asked: str) -> Sequence[str]:
@@ -14,4 +14,4 @@ def nearest_models(asked: str) -> Sequence[str]:
     hub_ids = tuple(each.value for each in models() if "/" in each.value)
     if asked in hub_ids:
         return ()
-    return nearest_names(asked, KnownNames(hub_ids, near_folders(Path(asked))))
+    return nearest_names(asked, hub_ids, near_folders(Path(asked)))

@@ -84,7 +84,11 @@ def predicted(options: LaunchOptions, given: EstimateOptions) -> SpeedEstimate:
     where the speed is not known.
     """
     options = merged(options)
-    _check_load(options, given)
+    chosen = [given.static, given.rate, given.concurrency]
+    if sum(map(bool, chosen)) > 1 or (given.static and given.trace):
+        raise LaunchError("estimate.one_load", ExitCode.USAGE)
+    if not options.model:
+        raise LaunchError("plan.no_model", ExitCode.USAGE)
     case = read_case(options, given.accelerator)
     notes = [*case.notes]
     prepared = _prepared(replace(options, machine=case.machine))
@@ -110,15 +114,6 @@ def _prepared(options: LaunchOptions) -> Prepared:
         if error.text.values.get("flag") not in ("-i", "-o"):
             raise
     return prepare(replace(options, input_range=None, output_range=None))
-
-
-def _check_load(options: LaunchOptions, given: EstimateOptions) -> None:
-    """Raise LaunchError (USAGE) for conflicting loads, and without a model."""
-    chosen = [given.static, given.rate, given.concurrency]
-    if sum(map(bool, chosen)) > 1 or (given.static and given.trace):
-        raise LaunchError("estimate.one_load", ExitCode.USAGE)
-    if not options.model:
-        raise LaunchError("plan.no_model", ExitCode.USAGE)
 
 
 def _load(usual: Load, given: EstimateOptions, notes: list[Message]) -> Load:

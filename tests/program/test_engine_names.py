@@ -46,9 +46,9 @@ ALLOWED = {
     # Ray, as the program that KubeRay runs
     ("extensions/kubernetes/options.py", "ray-serve"),
     # the engine that wrote a log, recognized by its lines
-    ("core/services/diagnosis/log_facts.py", "tgi"),
-    ("core/services/diagnosis/log_facts.py", "vllm-fork"),
-    ("core/services/diagnosis/log_facts.py", "vllm-gaudi"),
+    ("core/services/diagnosis/diagnose.py", "tgi"),
+    ("core/services/diagnosis/diagnose.py", "vllm-fork"),
+    ("core/services/diagnosis/diagnose.py", "vllm-gaudi"),
     ("core/services/diagnosis/diagnose.py", "vllm-gaudi"),
     # the hardware that a speed is of
     ("core/launch/prediction.py", "cpu"),
@@ -57,7 +57,7 @@ ALLOWED = {
     ("core/host/hl_smi_text.py", "cpu"),
     ("core/host/sysfs.py", "cpu"),
     ("core/host/simulated_motion.py", "cpu"),
-    ("extensions/watch/system_sampler.py", "cpu"),
+    ("extensions/watch/sampler.py", "cpu"),
     ("extensions/watch/trails.py", "cpu"),
     ("extensions/watch/top/view.py", "cpu"),
     ("core/buckets/algorithms/every_context.py", "cpu"),

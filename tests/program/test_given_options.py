@@ -17,7 +17,6 @@ import pytest
 from gaudi_launch.cli.main import run
 from gaudi_launch.cli.terminal import Terminal
 from gaudi_launch.commands.cache import case as cache_case
-from gaudi_launch.commands.cache.case import PruneLimits
 from gaudi_launch.commands.doctor import case as doctor_case
 from gaudi_launch.commands.doctor.case import DoctorRequest
 from gaudi_launch.commands.inspect import case as inspect_case
@@ -105,10 +104,10 @@ CASES = (
     Case(
         "cache prune --max-size 1G --older 2d --yes -c /c",
         cache_case.prune,
-        (_C, PruneLimits("1G", "2d")),
+        (_C, "1G", "2d"),
         {"remove": True},
     ),
-    Case("cache prune -c /c", cache_case.prune, (_C, PruneLimits()), {"remove": False}),
+    Case("cache prune -c /c", cache_case.prune, (_C, None, None), {"remove": False}),
     Case(
         "cache sync key me@host:/d -c /c",
         cache_case.sync_command,

@@ -31,6 +31,7 @@ ABOUT_SEVERAL = {
     "core/buckets/optimiser/test_goals.py": "what all searches of the optimiser reach",
     "extensions/fp8/test_fp8_calibrate.py": "fp8 calibrate with an engine's scripts",
     "extensions/fp8/test_fp8_convert.py": "fp8 convert with real shards",
+    "extensions/stack/gateway/test_gateway.py": "a gateway as a service, on real processes",
     "extensions/ray/test_ray_serve_command.py": "render ray-serve, setup ray, --replicas",
     "commands/serve/test_serve_in_docker.py": "serve with a container engine",
     "commands/serve/test_serve_in_podman.py": "serve with a real container engine",

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from gaudi_launch.core.base.messages import message
-from gaudi_launch.core.doctor.findings import DoctorFacts, Pins
+from gaudi_launch.core.doctor.findings import Deviation, DoctorFacts, Pins
 from gaudi_launch.core.doctor.runner import CHECKS, run
 from gaudi_launch.core.host.hardware import Holder, NumaNode
 from gaudi_launch.core.host.hl_smi import HlSmiOutput
@@ -381,7 +381,7 @@ CASES: list[tuple[str, str, str, m.Change]] = [
         "engine.pins",
         "warn",
         "hls2",
-        m.engine(pins=Pins("f.txt", (("fastapi", "0.137.1", "0.116.1"),))),
+        m.engine(pins=Pins("f.txt", (Deviation("fastapi", "0.137.1", "0.116.1"),))),
     ),
     ("weights.complete", "fail", "hls2", m.weights(problem="No such file or directory")),
     ("weights.complete", "fail", "hls2", m.weights(has_config=False)),

@@ -78,14 +78,6 @@ class PruneResult:
     removed: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class PruneLimits:
-    """The limits as the user wrote them."""
-
-    max_size: str | None = None
-    older: str | None = None
-
-
 def root_of(cache: Path | None) -> Path:
     """Return the cache root: the given one, else that of this user."""
     if cache is not None:
@@ -128,18 +120,18 @@ def verify(root: Path, key: str | None, *, quick: bool) -> list[KeyVerdict]:
     return [KeyVerdict(entry, cache_root.check(root, entry, quick=quick)) for entry in chosen]
 
 
-def prune(root: Path, limits: PruneLimits, *, remove: bool) -> PruneResult:
+def prune(root: Path, max_size: str | None, older: str | None, *, remove: bool) -> PruneResult:
     """Return the keys that the limits condemn; ``remove`` deletes them.
 
     Raises LaunchError without any limit, or for a limit that cannot be read.
     """
-    if limits == PruneLimits():
+    if max_size is None and older is None:
         raise LaunchError("cache.prune_nothing_asked", ExitCode.USAGE)
     doomed = to_prune(
         cache_root.entries(root),
         now=time.time(),
-        max_bytes=mapped(parse_size, limits.max_size),
-        older_seconds=mapped(parse_age, limits.older),
+        max_bytes=mapped(parse_size, max_size),
+        older_seconds=mapped(parse_age, older),
     )
     removed = []
     if remove:

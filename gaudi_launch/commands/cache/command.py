@@ -74,8 +74,8 @@ def prune(
     from gaudi_launch.commands.cache import case as use_case
     from gaudi_launch.commands.cache.view import show_pruned
 
-    limits = use_case.PruneLimits(max_size, older)
-    show_pruned(use_case.prune(use_case.root_of(cache), limits, remove=yes), yes, as_json)
+    found = use_case.prune(use_case.root_of(cache), max_size, older, remove=yes)
+    show_pruned(found, yes, as_json)
 
 
 @app.command()

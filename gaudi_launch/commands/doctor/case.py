@@ -21,7 +21,6 @@ from gaudi_launch.core.doctor.findings import (
     EngineFacts,
     Finding,
     GatewayFacts,
-    Pins,
     Wants,
     Weights,
 )
@@ -38,7 +37,6 @@ from gaudi_launch.core.models.model import Model
 
 if TYPE_CHECKING:
     from gaudi_launch.commands.doctor.remedies import Change, RemedyOutcome
-    from gaudi_launch.core.engines.detect import Installed
     from gaudi_launch.core.host.files import Files
 
 _log = logging.getLogger(__name__)
@@ -180,6 +178,7 @@ def _engine(request: DoctorRequest, *, serves: bool) -> EngineFacts | None:
     Without --python and without an engine only where ``serves``: serve would stop there.
     """
     from gaudi_launch.core.engines.conditions import Condition, Launched, concerning
+    from gaudi_launch.core.engines.pins import compare_pins
 
     python = request.python
     if python is None and request.machine is not None:
@@ -200,20 +199,7 @@ def _engine(request: DoctorRequest, *, serves: bool) -> EngineFacts | None:
         exact = find("auto", found).identity.exact
         known = concerning(exact, Launched(Model("", ""), packages=found.packages))
     sentences = tuple(each.sentence for each in known)
-    return replace(engine_facts(found), pins=_pins(found), conditions=sentences)
-
-
-def _pins(found: Installed) -> Pins | None:
-    """Return the engine's packages compared with its constraints file."""
-    from gaudi_launch.core.engines.pins import compare_pins
-
-    compared = compare_pins(found)
-    if compared is None:
-        return None
-    rows = tuple(
-        (each.package, each.installed, " / ".join(each.pinned)) for each in compared.deviations
-    )
-    return Pins(compared.file, rows)
+    return replace(engine_facts(found), pins=compare_pins(found), conditions=sentences)
 
 
 def plan_fix(request: DoctorRequest) -> FixPlan:

@@ -147,8 +147,14 @@ def doctor(
     # whoever names checks wants to see each of them
     everything = show_everything or verbose or bool(only)
     report = use_case.check(request)
-    how = view.HowShown(everything=everything, verbose=verbose, partial=request.partial)
-    view.show_report(report, how, strict=strict, as_json=as_json)
+    view.show_report(
+        report,
+        everything=everything,
+        verbose=verbose,
+        partial=request.partial,
+        strict=strict,
+        as_json=as_json,
+    )
     if bundle is not None:
         document = view.report_json(report, strict)
         files = use_case.write_bundle(report.facts, document, bundle, keep_names=keep_names)

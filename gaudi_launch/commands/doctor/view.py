@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,18 +37,6 @@ _ID_WIDTH = 28
 _WIDE = 60
 
 
-@dataclass(frozen=True)
-class HowShown:
-    """Options of the display.
-
-    ``everything``: also findings that need no attention; ``partial``: only some checks ran.
-    """
-
-    everything: bool
-    verbose: bool
-    partial: bool
-
-
 def report_json(report: DoctorReport, strict: bool) -> dict[str, Any]:
     """Return the findings for programs."""
     host = report.facts.host
@@ -74,15 +61,26 @@ def report_json(report: DoctorReport, strict: bool) -> dict[str, Any]:
     }
 
 
-def show_report(report: DoctorReport, how: HowShown, *, strict: bool, as_json: bool) -> None:
-    """Print the machine, the findings and the verdict."""
+def show_report(
+    report: DoctorReport,
+    *,
+    everything: bool,
+    verbose: bool,
+    partial: bool,
+    strict: bool,
+    as_json: bool,
+) -> None:
+    """Print the machine, the findings and the verdict.
+
+    ``everything``: also findings that need no attention; ``partial``: only some checks ran.
+    """
     if as_json:
         emit_json(report_json(report, strict))
         return
     out, facts, findings = console(), report.facts, report.findings
-    head = [*_answer(facts, findings, partial=how.partial), *_machine_lines(facts)]
-    if how.everything:
-        rows = [line for each in findings for line in _row(out, each, how.verbose)]
+    head = [*_answer(facts, findings, partial=partial), *_machine_lines(facts)]
+    if everything:
+        rows = [line for each in findings for line in _row(out, each, verbose)]
     else:
         rows = _screen(out, findings, SCREEN - _rows_of(head, out))
     _print(out, [*head, *rows])

@@ -107,7 +107,9 @@ def fit(facts: Model, options: InspectOptions) -> FitResult:
     assumed: list[str] = []
     usable = None
     if on_neuron:
-        table = _on_neuron(facts, name, numbers, dtypes)
+        # an Inferentia instance: weights only
+        instance = instances()[name]
+        table = fit_weights_only(facts, instance.cores, numbers, dtypes, instance.core_gb)
     else:
         first = dtypes if options.complete else dtypes[:1]
         table, usable, assumed = _on_cards(facts, name, numbers, first, engine, request)
@@ -132,12 +134,6 @@ def fit(facts: Model, options: InspectOptions) -> FitResult:
         would=_would(table, facts, name),
         unknown=name_warning(options.model, facts),
     )
-
-
-def _on_neuron(model: Model, name: str, numbers: list[int] | None, dtypes: list[str]) -> FitTable:
-    """Return the table of an Inferentia instance: weights only."""
-    instance = instances()[name]
-    return fit_weights_only(model, instance.cores, numbers, dtypes, instance.core_gb)
 
 
 def _on_cards(

@@ -126,7 +126,14 @@ def _on(product: Accelerator, engine: Engine, model: Model) -> ModelSupport:
         if error.id in ("support.not_executed", "support.no_facts"):
             status = SupportStatus.UNKNOWN
         return replace(answer, status=status, reasons=(*answer.reasons, error.text))
-    if _needs_conversion(product, engine, model):
+    # such fp8 weights need conversion for Gaudi2
+    on_gaudi2 = product.id.startswith("gaudi2")
+    if (
+        on_gaudi2
+        and engine.needs_gaudi2_range
+        and model.quantization == "fp8"
+        and not model.converted
+    ):
         if answer.status is SupportStatus.RUNS:
             status = SupportStatus.LIMITED
         else:
@@ -135,17 +142,6 @@ def _on(product: Accelerator, engine: Engine, model: Model) -> ModelSupport:
             answer, status=status, reasons=(*answer.reasons, message("support.converted"))
         )
     return answer
-
-
-def _needs_conversion(product: Accelerator, engine: Engine, model: Model) -> bool:
-    """Return True for fp8 weights that need conversion for Gaudi2."""
-    on_gaudi2 = product.id.startswith("gaudi2")
-    return (
-        on_gaudi2
-        and engine.needs_gaudi2_range
-        and model.quantization == "fp8"
-        and not model.converted
-    )
 
 
 class _FewestCards:

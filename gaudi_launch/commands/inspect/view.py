@@ -65,21 +65,12 @@ def _fit_to_json(result: FitResult | None) -> dict[str, Any]:
 
 
 def _row_to_json(row: FitRow) -> dict[str, Any]:
-    return {
-        "n": row.n,
-        "dtype": row.dtype,
-        "fits": row.fits,
-        "weights_gib_per_card": _rounded(row.weights_gib_per_card),
-        "activations_gib_per_card": _rounded(row.activations_gib_per_card),
-        "graphs_gib_per_card": _rounded(row.graphs_gib_per_card),
-        "kv_gib_per_card": _rounded(row.kv_gib_per_card),
-        "states_gib_per_card": _rounded(row.states_gib_per_card),
-        "kv_bytes_per_token": row.kv_bytes_per_token,
-        "kv_blocks": row.kv_blocks,
-        "concurrency": _rounded(row.concurrency),
-        "longest_context": row.longest_context,
-        "reason": row.reason.render(),
+    numbers = {
+        name: _rounded(value) if isinstance(value, float) else value
+        for name, value in vars(row).items()
+        if name != "reason"
     }
+    return {**numbers, "reason": row.reason.render()}
 
 
 def _rounded(value: float | None) -> float | None:
@@ -300,9 +291,8 @@ def _layers(model: Model) -> str | None:
 
 def _show_cards(result: FitResult, *, complete: bool) -> None:
     """Print the table of the numbers of cards, the reasons and notes."""
-    first = "n" if result.cores is None else "cores"
-    names = (first, "dtype", "fits", "weights", "kv", "context", "concurrency")
-    columns = [text(f"fit.column_{name}") for name in names]
+    first = text("fit.column_n" if result.cores is None else "fit.column_cores")
+    columns = [first, *text("fit.columns").split("|")]
     out = console()
     rows = [_cells(row) for row in result.table.rows]
     out.print(table(_title(result), columns, rows, right=(0, 3, 4, 5, 6)))
@@ -415,8 +405,7 @@ def _show_caches(releases: Sequence[SupportRow]) -> None:
             by_answer.setdefault((count, each.meaning.render(), size), []).append(row.label)
     if not by_answer:
         return
-    names = ("versions", "layers", "cache")
-    columns = [text(f"support.column_{name}") for name in names]
+    columns = text("support.cache_columns").split("|")
     rows = [
         (_spans(labels, order), count, sentences(meaning, size))
         for (count, meaning, size), labels in by_answer.items()

@@ -41,7 +41,12 @@ def show_all(checked: CheckedPlan, speed: SpeedEstimate | None, *, verbose: bool
     if made.container is not None:
         # the command that is started, for those who run it manually
         out.print(f"$ {shlex.join(made.command.argv)}", soft_wrap=True)
-    _show_notes(out, made)
+    if made.reference_differences:
+        out.print(text("reference.title"))
+    for difference in made.reference_differences:
+        out.print(f"  - {difference.render()}")
+    for warning in made.warnings:
+        out.print(text("plan.warning", what=warning.render()))
     if prepared.host.origin != "live":
         out.print(text("plan.for_machine", machine=prepared.host.origin))
 
@@ -93,16 +98,6 @@ def _warmup_facts(made: Plan) -> Iterator[tuple[str, str]]:
     if made.estimate is not None:
         time = span(made.estimate.low_seconds, made.estimate.high_seconds)
         yield "plan.word_warmup", f"{time}  ({made.estimate.reason.render()})"
-
-
-def _show_notes(out: Console, made: Plan) -> None:
-    """Print the differences from a start script, and the warnings."""
-    if made.reference_differences:
-        out.print(text("reference.title"))
-    for difference in made.reference_differences:
-        out.print(f"  - {difference.render()}")
-    for warning in made.warnings:
-        out.print(text("plan.warning", what=warning.render()))
 
 
 def _show_settings(out: Console, settings: Sequence[Setting], *, verbose: bool) -> None:

@@ -15,7 +15,6 @@ from gaudi_launch.core.base.durations import span
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.messages import text
 from gaudi_launch.core.base.plotting import write_picture
-from gaudi_launch.core.buckets.bucket_file import Delivered
 from gaudi_launch.core.buckets.bucket_list import Buckets
 from gaudi_launch.core.buckets.strategies import Judged
 from gaudi_launch.core.buckets.warmup_time import Span
@@ -243,7 +242,12 @@ def _show_chosen(case: WarmupCase, result: WarmupResult) -> None:
         _show_maps(out, case, result, result.chosen.buckets)
     delivers = result.chosen is delivered.comparison[0]
     if delivers and (delivered.settings or delivered.file):
-        _show_settings(out, delivered)
+        # print what has to be set to get the chosen strategy
+        out.print(text("warmup.prefill_seqs", count=delivered.max_prefill_seqs))
+        for name, value in delivered.settings.items():
+            out.print(f"  {name}={value}")
+        if delivered.file is not None:
+            out.print(text("warmup.bucket_file", lines=delivered.file.count("\n") - 1))
 
 
 def _show_maps(out: Console, case: WarmupCase, result: WarmupResult, buckets: Buckets) -> None:
@@ -254,15 +258,6 @@ def _show_maps(out: Console, case: WarmupCase, result: WarmupResult, buckets: Bu
     out.print(_heatmap(text("warmup.map_prompt"), prompts, shapes.prompt, cost.prefill))
     out.print(_heatmap(text("warmup.map_decode"), decodes, shapes.decode, cost.decode))
     out.print(text("warmup.map_legend"))
-
-
-def _show_settings(out: Console, delivered: Delivered) -> None:
-    """Print what has to be set to get the chosen strategy."""
-    out.print(text("warmup.prefill_seqs", count=delivered.max_prefill_seqs))
-    for name, value in delivered.settings.items():
-        out.print(f"  {name}={value}")
-    if delivered.file is not None:
-        out.print(text("warmup.bucket_file", lines=delivered.file.count("\n") - 1))
 
 
 def _heatmap(title: str, pairs: list[tuple[int, int]], part: Weighted, time: object) -> Text:

@@ -54,7 +54,13 @@ def _guard(command: int, parent: int, keeps_locks: bool, folder: str, made: bool
     """Wait for the end of the command or the parent. Only system calls are safe."""
     try:
         signal.pthread_sigmask(signal.SIG_BLOCK, (*_AWAITED, signal.SIGINT))
-        _close_files(keeps_locks)
+        # close what the guard inherited: an open pipe would hide the command's end
+        for file in list(Path("/proc/self/fd").iterdir()):
+            # the folder's own number is closed by now
+            with contextlib.suppress(OSError):
+                about = Path("/proc/self/fdinfo", file.name).read_text(encoding="ascii")
+                if not (keeps_locks and "lock:" in about):
+                    os.close(int(file.name))
         _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGHUP, 0, 0, 0)
         while os.getppid() == parent:
@@ -75,16 +81,6 @@ def _guard(command: int, parent: int, keeps_locks: bool, folder: str, made: bool
     finally:
         # nothing of the parent's may be flushed or cleaned up twice
         os._exit(1)
-
-
-def _close_files(but_locks: bool) -> None:
-    """Close what the guard inherited: an open pipe would hide the command's end."""
-    for file in list(Path("/proc/self/fd").iterdir()):
-        # the folder's own number is closed by now
-        with contextlib.suppress(OSError):
-            about = Path("/proc/self/fdinfo", file.name).read_text(encoding="ascii")
-            if not (but_locks and "lock:" in about):
-                os.close(int(file.name))
 
 
 def _exit_status(command: int) -> int | None:

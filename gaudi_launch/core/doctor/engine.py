@@ -173,9 +173,9 @@ def _pins(facts: DoctorFacts) -> Verdict:
     if not engine.pins.deviations:
         return Verdict.ok(engine.pins.file, id="doctor.engine.pins.ok")
     rows = engine.pins.deviations
-    found = ", ".join(f"{name} {installed}" for name, installed, _ in rows)
-    expected = ", ".join(f"{name} {pinned}" for name, _, pinned in rows)
-    wanted = tuple(f"{name}=={pinned}" for name, _, pinned in rows if " " not in pinned)
+    found = ", ".join(f"{each.package} {each.installed}" for each in rows)
+    expected = ", ".join(f"{each.package} {each.pinned}" for each in rows)
+    wanted = tuple(f"{each.package}=={each.pinned}" for each in rows if " " not in each.pinned)
     commands = []
     if wanted:
         commands.append(shlex.join((engine.python, "-m", "pip", "install", *wanted)))

@@ -174,14 +174,25 @@ class Wants:
 
 
 @dataclass(frozen=True)
-class Pins:
-    """The comparison with an engine's constraints file.
+class Deviation:
+    """A package with another version than the constraints file has.
 
-    ``deviations`` are (package, installed version, the file's version).
+    ``pinned`` are several versions where they depend on Python's; ``modules`` are the names to
+    import.
     """
 
+    package: str
+    installed: str
+    pinned: str
+    modules: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Pins:
+    """The comparison with an engine's constraints file."""
+
     file: str
-    deviations: tuple[tuple[str, str, str], ...] = ()
+    deviations: tuple[Deviation, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -152,18 +152,14 @@ def undo(root: Path, ask: Ask) -> list[CapOutcome]:
 
 def _set(change: CapChange, ask: Ask) -> CapOutcome:
     answer = ask(change.arguments)
-    now = _present(change.bus, ask)
+    rows = hl_smi_text.parse_table(ask(()).text).rows
+    now = next((row.power_cap_w for row in rows if row.bus == change.bus), None)
     if answer.problem is not None:
         return CapOutcome(change, "failed", now, answer.problem)
     if now != change.after_w:
         shown = "-" if now is None else f"{now} W"
         return CapOutcome(change, "failed", now, f"hl-smi shows a limit of {shown}")
     return CapOutcome(change, "changed", now)
-
-
-def _present(bus: str, ask: Ask) -> int | None:
-    rows = hl_smi_text.parse_table(ask(()).text).rows
-    return next((row.power_cap_w for row in rows if row.bus == bus), None)
 
 
 class _OpenedJournal:

@@ -128,15 +128,11 @@ def judge(check: Check, facts: DoctorFacts) -> Finding:
 def _finding(check: Check, facts: DoctorFacts, verdict: Verdict) -> Finding:
     return Finding(
         id=check.id,
-        status=verdict.status,
         title=check.title,
         why=check.why,
         source=check.source,
-        message=verdict.message,
-        found=verdict.found,
-        expected=verdict.expected,
-        remedy=verdict.remedy,
         on_host="host" in check.needs and bool(facts.host.in_container),
+        **vars(verdict),
     )
 
 

@@ -80,19 +80,19 @@ def ask_engine(
     try:
         found = ask_buckets(python, package, [case], seconds=seconds)
     except (OSError, ValueError, subprocess.TimeoutExpired) as error:
-        return _without("failed", python=python, error=type(error).__name__)
+        return _without("warmup_engine.ask_failed", python=python, error=type(error).__name__)
     try:
         reply = found.replies[0]
         if "error" in reply:
-            return replace(_without("refused", error=reply["error"]), failed=True)
+            return replace(_without("warmup_engine.ask_refused", error=reply["error"]), failed=True)
         buckets = Buckets(_triples(reply["prompt"]), _triples(reply["decode"]))
         return IntrospectedBuckets(buckets, str(reply["algorithm"]))
     except (ValueError, KeyError, TypeError, IndexError):
-        return _without("failed", python=python, error=found.last_line)
+        return _without("warmup_engine.ask_failed", python=python, error=found.last_line)
 
 
 def _without(id: str, **values: object) -> IntrospectedBuckets:
-    return IntrospectedBuckets(None, why=message(f"warmup_engine.ask_{id}", **values))
+    return IntrospectedBuckets(None, why=message(id, **values))
 
 
 class InstalledBuckets:

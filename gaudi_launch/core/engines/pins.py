@@ -10,12 +10,12 @@ import logging
 import re
 import subprocess
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from gaudi_launch.core.base import interrupt
 from gaudi_launch.core.base.reader import parse_json
+from gaudi_launch.core.doctor.findings import Deviation, Pins
 from gaudi_launch.core.engines.detect import Installed, marked
 from gaudi_launch.core.engines.releases import constraints_of, release_of
 
@@ -24,28 +24,6 @@ _log = logging.getLogger(__name__)
 _SECONDS = 20
 _PROGRAM = Path(__file__).parent / "runtime" / "ask_versions.py"
 _PIN = re.compile(r"^([A-Za-z0-9][\w.-]*)(?:\[[^\]]*\])?==([^\s;#]+)")
-
-
-@dataclass(frozen=True)
-class Deviation:
-    """A package with another version than the constraints file has.
-
-    ``pinned`` has several versions where they depend on Python's; ``modules`` are the names to
-    import.
-    """
-
-    package: str
-    installed: str
-    pinned: tuple[str, ...]
-    modules: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class PinReport:
-    """The comparison with one constraints file."""
-
-    file: str
-    deviations: tuple[Deviation, ...]
 
 
 def pins_file(installed: Installed) -> str | None:
@@ -73,7 +51,7 @@ def pins_in(text: str) -> Mapping[str, tuple[str, ...]]:
     return pins
 
 
-def compare_pins(installed: Installed) -> PinReport | None:
+def compare_pins(installed: Installed) -> Pins | None:
     """Query the interpreter for packages that deviate from its engine's file.
 
     Return None where there is no file for this version, or no answer. Never raises for what the
@@ -100,13 +78,13 @@ def compare_pins(installed: Installed) -> PinReport | None:
         Deviation(
             name,
             str(found[name].get("version", "")),
-            pins[name],
+            " / ".join(pins[name]),
             tuple(map(str, found[name].get("modules", ()))),
         )
         for name in sorted(found)
         if name in pins
     ]
-    return PinReport(file, tuple(rows))
+    return Pins(file, tuple(rows))
 
 
 def _read(output: str) -> Mapping[str, Mapping[str, Any]] | None:

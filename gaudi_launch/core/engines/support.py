@@ -12,6 +12,7 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
+from gaudi_launch.core.base import codec
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.json_values import mapping
 from gaudi_launch.core.base.messages import Message, message
@@ -115,39 +116,24 @@ def version_row(
     row: Mapping[str, Any], classes: Iterable[str], layers: Mapping[str, tuple[str, ...]]
 ) -> Version:
     """Return the version of a row of the index (`core.engines.facts.reading.row_of`)."""
-    stated = row["transformers"]
+    packages = row["transformers"]
     # the plugin's own requirement is installed last and wins
-    spec = stated.get("requirements.txt") or next(iter(stated.values()), "")
-    return Version(
-        engine=row["engine"],
-        version=row["version"],
-        repository=row["repository"],
-        commit=row["commit"],
-        date=row["date"],
-        upstream=row.get("upstream", {}).get("version", ""),
-        complete=row["complete"],
-        classes=frozenset(classes),
-        methods=tuple(row["quantization"]["supported"]),
-        expanded=tuple(
-            Expansion(each["method"], each["model_type"], each["to"], each["unless"])
-            for each in row["quantization"]["expanded_at_load"]
-        ),
-        transformers=spec,
-        sparse_as_dense=bool(row["sparse_as_dense"]),
-        removed=row["removed"],
-        validated=tuple(row["validated"]),
-        compact_gdn=row["compact_gdn"],
-        mla=frozenset(row["mla"]),
-        configs=frozenset(row["configs"]),
-        renamed={name: entry["to"] for name, entry in row["quantization"]["renamed"].items()},
-        cache=row["cache"],
-        layers=layers,
-        buckets=row["buckets"],
-        hybrid_prefixes=bool(row["defaults"].get("hybrid_prefix_caching", {}).get("value")),
-        state_blocks=row["defaults"].get("state_blocks", {}),
-        executed=row["executed"],
-        files=row.get("files", ""),
-    )
+    spec = packages.get("requirements.txt") or next(iter(packages.values()), "")
+    quantization, defaults = row["quantization"], row["defaults"]
+    stated = {
+        **row,
+        "upstream": row.get("upstream", {}).get("version", ""),
+        "classes": list(classes),
+        "methods": quantization["supported"],
+        "expanded": quantization["expanded_at_load"],
+        "transformers": spec,
+        "sparse_as_dense": bool(row["sparse_as_dense"]),
+        "renamed": {name: entry["to"] for name, entry in quantization["renamed"].items()},
+        "layers": layers,
+        "hybrid_prefixes": bool(defaults.get("hybrid_prefix_caching", {}).get("value")),
+        "state_blocks": defaults.get("state_blocks", {}),
+    }
+    return codec.read(Version, stated)
 
 
 def version_of(engine: str, version: str) -> Version | None:
@@ -483,11 +469,22 @@ def _with_limits(
     variables: Mapping[str, str],
 ) -> ModelSupport:
     """Return the answer with the limits by quantisation and sparse attention."""
-    expanded = _expanded(model, facts, variables)
+    # how this version dequantises the model
+    fitting = (each for each in facts.expanded if each.fits(model))
+    expanded = next((each for each in fitting if not each.is_prevented(variables)), _NOT_EXPANDED)
     if expanded is _NOT_EXPANDED:
         method = _unlisted_method(model, facts, quantization)
         if method:
-            return _without_method(answer, model, facts, method)
+            place = facts.read_from.removesuffix(REGISTRY) or f"{facts.repository}@{facts.commit}"
+            known = ", ".join(facts.methods)
+            reason = message("support.no_method", engine=answer.engine, method=method, known=known)
+            return ModelSupport(
+                answer.engine,
+                SupportStatus.NO,
+                (reason, *_methods_elsewhere(model, method)),
+                f"{place}: supported_quantization",
+                refused=True,
+            )
     refusal = _refused_kernels(answer, model, facts, quantization)
     if refusal:
         return _refused(answer, *refusal)
@@ -563,21 +560,6 @@ def _unlisted_method(model: Model, facts: Version, quantization: str) -> str:
     return method
 
 
-def _without_method(
-    answer: ModelSupport, model: Model, facts: Version, method: str
-) -> ModelSupport:
-    place = facts.read_from.removesuffix(REGISTRY) or f"{facts.repository}@{facts.commit}"
-    known = ", ".join(facts.methods)
-    reason = message("support.no_method", engine=answer.engine, method=method, known=known)
-    return ModelSupport(
-        answer.engine,
-        SupportStatus.NO,
-        (reason, *_methods_elsewhere(model, method)),
-        f"{place}: supported_quantization",
-        refused=True,
-    )
-
-
 def runs_compact_gdn(model: Model, facts: Version | None, variables: Mapping[str, str]) -> bool:
     """Return True where GDN states are in compact slots, without prefix caching.
 
@@ -616,15 +598,6 @@ def method_of(model: Model) -> str:
     if method == "modelopt" and "FP4" in str(settings.get("quant_algo")):
         return "modelopt_fp4"
     return kernels_of(method) or method
-
-
-def _expanded(model: Model, facts: Version, variables: Mapping[str, str]) -> Expansion:
-    """Return how this version dequantises the model.
-
-    Return `_NOT_EXPANDED` where it does not.
-    """
-    fitting = (each for each in facts.expanded if each.fits(model))
-    return next((each for each in fitting if not each.is_prevented(variables)), _NOT_EXPANDED)
 
 
 def load_switch(model: Model, engine: str, version: str) -> tuple[str, Message] | None:

@@ -11,6 +11,7 @@ from functools import cache
 from itertools import chain
 from typing import Any
 
+from gaudi_launch.core.base import codec
 from gaudi_launch.core.base.reader import shipped
 from gaudi_launch.core.host.hardware import Host
 
@@ -98,29 +99,12 @@ def _document() -> dict[str, Any]:
 @cache
 def accelerators() -> Mapping[str, Accelerator]:
     """Return every known product by its ID (``gaudi2``)."""
-    return {
-        word: Accelerator(
-            id=word,
-            title=facts["title"],
-            names=tuple(facts["names"]),
-            device_types=tuple(facts["device_types"]),
-            pci_ids=tuple(facts["pci_ids"]),
-            cards=facts["cards"],
-            group_size=facts["group_size"],
-            memory_total_mib=facts["memory"]["total_mib"],
-            memory_usable_mib=facts["memory"]["usable_mib"],
-            memory_idle_mib=facts["memory"]["idle_mib"],
-            bandwidth_gb_s=facts["bandwidth_gb_s"],
-            pair_gb_s=facts["pair_gb_s"],
-            peak_tflops_bf16=facts["peak_tflops"]["bf16"],
-            peak_tflops_fp8=facts["peak_tflops"]["fp8"],
-            power_w=facts["power_w"],
-            hot_c=facts["hot_c"],
-            power_names=tuple(facts["power_names"]),
-            sources=dict(facts["sources"]),
-        )
-        for word, facts in _document()["accelerators"].items()
-    }
+    found = {}
+    for word, facts in _document()["accelerators"].items():
+        sizes = {f"memory_{name}": value for name, value in facts["memory"].items()}
+        peaks = {f"peak_tflops_{name}": value for name, value in facts["peak_tflops"].items()}
+        found[word] = codec.read(Accelerator, {"id": word, **facts, **sizes, **peaks})
+    return found
 
 
 @cache

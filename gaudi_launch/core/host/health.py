@@ -53,7 +53,16 @@ def read_health(host: Host, ask: Ask | None, files: Files | None) -> dict[int, C
         return found
     for row in _long_list(ask):
         if row.index in found:
-            found[row.index] = _with_log(found[row.index], row)
+            reported = [name for name in _SLOWDOWNS if name in row.facts]
+            active = tuple(name for name in reported if row.facts[name].lower() == "active")
+            pending = row.facts.get(_ROWS, "").lower()
+            found[row.index] = replace(
+                found[row.index],
+                slowdowns=active if reported else None,
+                rows_pending={"yes": True, "no": False}.get(pending),
+                spi=_firmware(row.facts.get("Firmware [SPI] Version")),
+                fit=_firmware(row.facts.get("Firmware [FIT] Version")),
+            )
     for index, counters in _violations(ask).items():
         if index in found:
             found[index] = replace(found[index], violations=counters)
@@ -75,19 +84,6 @@ def _long_list(ask: Ask) -> tuple[LogCard, ...]:
         if any(_ROWS in row.facts for row in rows):
             break
     return rows
-
-
-def _with_log(health: CardHealth, row: LogCard) -> CardHealth:
-    reported = [name for name in _SLOWDOWNS if name in row.facts]
-    active = tuple(name for name in reported if row.facts[name].lower() == "active")
-    pending = row.facts.get(_ROWS, "").lower()
-    return replace(
-        health,
-        slowdowns=active if reported else None,
-        rows_pending={"yes": True, "no": False}.get(pending),
-        spi=_firmware(row.facts.get("Firmware [SPI] Version")),
-        fit=_firmware(row.facts.get("Firmware [FIT] Version")),
-    )
 
 
 def _firmware(text: str | None) -> str | None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
 from gaudi_launch.core.host import card_locks, hl_smi, occupancy, sysfs, system
-from gaudi_launch.core.host.accelerators import Accelerator, identify
+from gaudi_launch.core.host.accelerators import identify
 from gaudi_launch.core.host.cpus import format_cpus
 from gaudi_launch.core.host.files import Files, FolderFiles
 from gaudi_launch.core.host.from_hl_smi import fill
@@ -17,7 +17,6 @@ from gaudi_launch.core.host.hardware import Card, Holder, Host, Interface, NumaN
 from gaudi_launch.core.host.hl_smi import Ask, HlSmi
 from gaudi_launch.core.host.hl_smi_text import Affinity
 from gaudi_launch.core.host.merge import Cards
-from gaudi_launch.core.host.occupancy import OpenFiles
 
 _PAIRED = "assumed: SMT siblings have the same position in the two CPU ranges of a card"
 
@@ -68,13 +67,25 @@ def assemble(
     }
     about = system.read_system(files)
     opened = occupancy.read_open_files(files)
-    _note_processes(opened, notes)
+    # note where processes that use a card could not be looked for
+    if opened.hidden:
+        notes["open-files"] = (
+            f"{opened.hidden} of {opened.processes} processes may not be looked into; root may"
+        )
+    elif not opened.processes:
+        notes["open-files"] = "no /proc to look for processes that use a card"
     occupancy.judge(cards, processes, opened, reserved or {}, products, about["in_container"])
 
     if cards.quarrels:
         notes["disagreement"] = "; ".join(cards.quarrels)
     finished = tuple(sorted((facts.card() for facts in cards), key=_order))
-    product = _product(products.values(), notes)
+    # the product of most cards; of two as frequent the first by name
+    known = [product for product in products.values() if product]
+    count = Counter(product.id for product in known)
+    if len(count) > 1:
+        notes["product"] = "different products in one machine: " + ", ".join(sorted(count))
+    by_name = sorted(known, key=lambda product: product.id)
+    product = max(by_name, key=lambda product: count[product.id], default=None)
     modules = [card.module for card in finished if card.module is not None]
     driver, driver_from = _driver(about.pop("driver_version"), finished)
     if driver:
@@ -115,16 +126,6 @@ def _driver(loaded: str | None, cards: Iterable[Card]) -> tuple[str | None, str]
         if card.driver:
             return card.driver, card.sources["driver"]
     return None, ""
-
-
-def _note_processes(opened: OpenFiles, notes: dict[str, str]) -> None:
-    """Note where processes that use a card could not be looked for."""
-    if opened.hidden:
-        notes["open-files"] = (
-            f"{opened.hidden} of {opened.processes} processes may not be looked into; root may"
-        )
-    elif not opened.processes:
-        notes["open-files"] = "no /proc to look for processes that use a card"
 
 
 def read_ports(host: Host, ask: Ask | None = None) -> Host:
@@ -170,16 +171,6 @@ def _drop_doubles(cards: Cards, notes: dict[str, str]) -> None:
     if doubled:
         shown = ", ".join(map(str, sorted(doubled)))
         notes["module"] = f"several cards claim module {shown}, so none of them is used"
-
-
-def _product(found: Collection[Accelerator | None], notes: dict[str, str]) -> Accelerator | None:
-    """Return the product of most cards; of two as frequent the first by name."""
-    known = [product for product in found if product]
-    count = Counter(product.id for product in known)
-    if len(count) > 1:
-        notes["product"] = "different products in one machine: " + ", ".join(sorted(count))
-    by_name = sorted(known, key=lambda product: product.id)
-    return max(by_name, key=lambda product: count[product.id], default=None)
 
 
 def _nodes_of(cards: Cards) -> tuple[NumaNode, ...]:

@@ -16,9 +16,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
 
-from gaudi_launch.core.base import locks, paths
+from gaudi_launch.core.base import codec, locks, paths
 from gaudi_launch.core.base.reader import parse_json
 from gaudi_launch.core.host import hl_smi
 from gaudi_launch.core.host.hl_smi import Ask, HlSmiOutput
@@ -61,7 +60,11 @@ class SharedHlSmi:
             self._share(key, arguments, most_age)
         except OSError as error:
             _log.debug("the answers of hl-smi are not shared: %s", error)
-            self._alone(key, arguments)
+            # keep to one call per second without a file, as on a full disk
+            now = self.clock()
+            if now - self._last_call >= PAUSE_SECONDS:
+                self._last_call = now
+                self._known[key] = TimedOutput(self.ask(arguments), now)
         return self._known.get(key)
 
     def _share(self, key: str, arguments: Sequence[str], most_age: float) -> None:
@@ -77,13 +80,6 @@ class SharedHlSmi:
                 self._read()
         finally:
             os.close(handle)
-
-    def _alone(self, key: str, arguments: Sequence[str]) -> None:
-        """Keep to one call per second without a file, as on a full disk."""
-        now = self.clock()
-        if now - self._last_call >= PAUSE_SECONDS:
-            self._last_call = now
-            self._known[key] = TimedOutput(self.ask(arguments), now)
 
     def _refresh(self, key: str, arguments: Sequence[str], most_age: float) -> None:
         last_call = self._read()
@@ -104,7 +100,7 @@ class SharedHlSmi:
             with (self.folder / "answers.json").open("rb") as file:
                 document = parse_json(file.read(_LARGEST))
             for key, entry in document["answers"].items():
-                self._known[key] = _timed(entry)
+                self._known[key] = codec.read(TimedOutput, entry)
             return float(document["last_call"])
         except FileNotFoundError:
             return float("-inf")
@@ -115,29 +111,9 @@ class SharedHlSmi:
     def _write(self, last_call: float) -> None:
         now = self.clock()
         # answers from before a reboot are later than the clock
-        answers = {key: _document(each) for key, each in self._known.items() if each.at <= now}
+        answers = {key: codec.write(each) for key, each in self._known.items() if each.at <= now}
         text = json.dumps({"last_call": last_call, "answers": answers})
         paths.write_whole(self.folder / "answers.json", text, 0o600)
-
-
-def _timed(entry: dict[str, Any]) -> TimedOutput:
-    problem = entry["problem"]
-    output = HlSmiOutput(
-        str(entry["text"]),
-        None if problem is None else str(problem),
-        timed_out=bool(entry["timed_out"]),
-    )
-    return TimedOutput(output, float(entry["at"]))
-
-
-def _document(each: TimedOutput) -> dict[str, Any]:
-    output = each.output
-    return {
-        "at": each.at,
-        "text": output.text,
-        "problem": output.problem,
-        "timed_out": output.timed_out,
-    }
 
 
 def find() -> SharedHlSmi | None:

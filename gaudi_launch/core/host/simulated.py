@@ -177,10 +177,6 @@ def build(name: str) -> Machine:
         options[key] = tuple(number for number in numbers if number is not None)
     if "no-smt" in options:
         box = replace(box, smt=False)
-    return _machine(name, box, options)
-
-
-def _machine(name: str, box: SimulatedServer, options: Mapping[str, tuple[int, ...]]) -> Machine:
     files, links = simulated_files.files_of(box, options)
     if "no-hl-smi" in options:
         return Machine(name, files, links, None)

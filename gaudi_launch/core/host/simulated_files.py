@@ -233,25 +233,6 @@ def files_of(box: SimulatedServer, options: Options) -> tuple[dict[str, str], di
     files: dict[str, str] = {}
     links: dict[str, str] = {}
     tuning = _tuning_of(options)
-    _system(files, box, tuning)
-    _docker(files, options, tuning)
-    _driver(files, options, tuning)
-    _memory(files, box, tuning)
-    _cpus(files, box, options, tuning)
-    _network(files)
-    _cards(files, box, options)
-    _processes(files, links, box, options)
-    return {path: _closed(text) for path, text in files.items()}, links
-
-
-def _closed(text: str) -> str:
-    """Return a file's text with a line feed at its end; an empty file stays empty."""
-    if not text:
-        return text
-    return text.removesuffix("\n") + "\n"
-
-
-def _system(files: dict[str, str], box: SimulatedServer, tuning: _Tuning) -> None:
     host = f"{box.product}-server"
     command_line = f"BOOT_IMAGE=/vmlinuz-{KERNEL} root=/dev/mapper/root ro {tuning.arguments}"
     limit_lines = (
@@ -289,6 +270,21 @@ def _system(files: dict[str, str], box: SimulatedServer, tuning: _Tuning) -> Non
             "sys/kernel/mm/transparent_hugepage/enabled": "always [madvise] never",
         }
     )
+    _docker(files, options, tuning)
+    _driver(files, options, tuning)
+    _memory(files, box, tuning)
+    _cpus(files, box, options, tuning)
+    _network(files)
+    _cards(files, box, options)
+    _processes(files, links, box, options)
+    return {path: _closed(text) for path, text in files.items()}, links
+
+
+def _closed(text: str) -> str:
+    """Return a file's text with a line feed at its end; an empty file stays empty."""
+    if not text:
+        return text
+    return text.removesuffix("\n") + "\n"
 
 
 def _docker(files: dict[str, str], options: Options, tuning: _Tuning) -> None:

@@ -34,7 +34,11 @@ def answer(machine: dict[str, Any], arguments: list[str]) -> tuple[str, int]:
         case ["-L" | "--list-aips" | "-q" | "--query", *_]:
             return _log(cards), 0
         case ["-i", bus, "-p", watts]:
-            return _set_cap(cards, bus, watts)
+            card = next((card for card in cards if card["bus_id"] == bus), None)
+            if card is None or not watts.isdecimal():
+                return "no such device\n", 1
+            card["cap"] = int(watts)
+            return "", 0
         case ["topo", *options]:
             return _topo(cards, options), 0
         case ["-n" | "--nic", "link", *_]:
@@ -50,14 +54,6 @@ def _links(cards: list[dict[str, Any]], bus: str) -> tuple[str, int]:
             lines = [f"port {int(port):2}:\t{word}\n" for port, word in card["ports"].items()]
             return "".join(lines), 0
     return "no such device\n", 1
-
-
-def _set_cap(cards: list[dict[str, Any]], bus: str, watts: str) -> tuple[str, int]:
-    card = next((card for card in cards if card["bus_id"] == bus), None)
-    if card is None or not watts.isdecimal():
-        return "no such device\n", 1
-    card["cap"] = int(watts)
-    return "", 0
 
 
 def _csv(cards: list[dict[str, Any]], fields: list[str], options: list[str]) -> tuple[str, int]:

@@ -21,11 +21,12 @@ _CONTAINER = re.compile(r"docker|kubepods|containerd|libpod|lxc|crio")
 def read_system(files: Files) -> dict[str, Any]:
     """Return the fields of `Host` that plain files contain; unreadable ones are None."""
     memory = read_meminfo(content(files, "proc/meminfo"))
+    name = captured(r"(?m)^PRETTY_NAME=(.+)$", content(files, "etc/os-release")) or ""
     return {
         "hostname": first_line(files, "proc/sys/kernel/hostname")
         or first_line(files, "etc/hostname"),
         "kernel": first_line(files, "proc/sys/kernel/osrelease"),
-        "os_name": _os_name(content(files, "etc/os-release")),
+        "os_name": name.strip().strip("\"'") or None,
         "cpu_model": _cpu_field(files, "model name"),
         "driver_version": first_line(files, "sys/module/habanalabs/version"),
         "memory_total_mib": mib_of(memory.get("MemTotal")),
@@ -33,11 +34,6 @@ def read_system(files: Files) -> dict[str, Any]:
         "in_container": in_container(files),
         "virtual_machine": virtual_machine(files),
     }
-
-
-def _os_name(text: str) -> str | None:
-    name = captured(r"(?m)^PRETTY_NAME=(.+)$", text) or ""
-    return name.strip().strip("\"'") or None
 
 
 def _cpu_field(files: Files, name: str) -> str | None:
@@ -144,13 +140,9 @@ def _local_addresses(text: str) -> list[str]:
         if match := re.match(r"^[ \t]+\|-- (\d{1,3}(?:\.\d{1,3}){3})$", line):
             address = match[1]
         elif address and "/32 host LOCAL" in line:
-            if _is_reachable(address) and address not in found:
+            # not a loopback address, and four bytes
+            first, *rest = map(int, address.split("."))
+            if first != 127 and max(first, *rest) < 256 and address not in found:
                 found.append(address)
             address = ""
     return found
-
-
-def _is_reachable(address: str) -> bool:
-    """Return True for an IPv4 address that is not a loopback one."""
-    first, *rest = map(int, address.split("."))
-    return first != 127 and max(first, *rest) < 256

@@ -82,13 +82,17 @@ def choose(
             total=total,
         )
     if not divides(model, tensor):
+        # the fewest stages that divide the model over this number of cards
+        stages = next(
+            (n for n in range(1, total + 1) if total % n == 0 and divides(model, total // n)), total
+        )
         raise LaunchError(
             "cluster.heads",
             ExitCode.MODEL,
             heads=model.heads,
             kv_heads=model.kv_heads or "-",
             tensor=tensor,
-            would=_would(model, total),
+            would=f"--tensor-parallel {total // stages} --pipeline-parallel {stages}",
         )
     if pipeline > max(1, model.layers or pipeline):
         raise LaunchError("cluster.layers", ExitCode.MODEL, layers=model.layers, pipeline=pipeline)
@@ -130,14 +134,3 @@ def _sizes(
         message("cluster.stages", total=total, cards=cards, hosts=hosts),
         GAUDI_README,
     )
-
-
-def _would(model: Model, total: int) -> str:
-    """Return the options that divide the model over this number of cards.
-
-    They have the fewest stages.
-    """
-    stages = next(
-        (n for n in range(1, total + 1) if total % n == 0 and divides(model, total // n)), total
-    )
-    return f"--tensor-parallel {total // stages} --pipeline-parallel {stages}"

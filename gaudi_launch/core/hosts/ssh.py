@@ -324,14 +324,10 @@ def no_connection(member: Member, errors: str) -> Message:
     denied = [line for line in lines if _DENIED in line]
     if denied:
         return message("cluster.no_login", host=member.name, ssh=member.ssh, why=_short(denied[-1]))
-    return message("cluster.unreachable", host=member.name, ssh=member.ssh, why=_reason(lines))
-
-
-def _reason(lines: Sequence[str]) -> str:
-    """Return the line that names the cause; "-" where ssh printed nothing."""
+    # the line that names the cause; "-" where ssh printed nothing
     causes = [line for line in lines if not line.startswith(_CONSEQUENCES)]
     *_, last = ("-", *lines, *causes)
-    return _short(last)
+    return message("cluster.unreachable", host=member.name, ssh=member.ssh, why=_short(last))
 
 
 def _short(line: str) -> str:

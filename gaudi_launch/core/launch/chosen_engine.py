@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
@@ -26,19 +26,13 @@ from gaudi_launch.core.planning.secret_args import CONFIG
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class ChosenEngine:
-    """An engine, the interpreter queried for it, and the completed request."""
-
-    engine: Engine
-    installed: Installed | None
-    request: Request
-
-
 def choose_engine(
     launch: LaunchRequest, machine: LaunchMachine, model: Callable[[], Model]
-) -> ChosenEngine:
-    """Return the engine of a launch. Raises LaunchError."""
+) -> tuple[Request, Engine, Installed | None]:
+    """Return the completed request, its engine, and the interpreter queried for it.
+
+    Raises LaunchError.
+    """
     request, here = launch.request, machine.is_here
     look = here or not is_elsewhere(request.python, here=here)
     with step("screen.step_engine"):
@@ -52,7 +46,7 @@ def choose_engine(
     request = for_engine(_with_config_file(request, engine), engine)
     if here:
         request = replace(request, libfabric_root=_libfabric_root())
-    return ChosenEngine(engine, installed, request)
+    return request, engine, installed
 
 
 def planned_engine(

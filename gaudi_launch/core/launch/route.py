@@ -16,7 +16,7 @@ what is done about the missing, are passed in by serve.
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache, partial
 from typing import Protocol, TypeVar
 
@@ -24,8 +24,7 @@ from gaudi_launch.core.base.messages import message
 from gaudi_launch.core.launch.chosen_engine import choose_engine
 from gaudi_launch.core.launch.launch_request import read_options
 from gaudi_launch.core.launch.machine import LaunchMachine
-from gaudi_launch.core.launch.prepared import Prepared
-from gaudi_launch.core.launch.served_model import read_model
+from gaudi_launch.core.launch.prepared import Prepared, read_model
 from gaudi_launch.core.launch.todo import CheckedPlan, checked
 from gaudi_launch.core.planning.known_model import known_model
 from gaudi_launch.core.planning.launch_options import LaunchOptions
@@ -33,14 +32,7 @@ from gaudi_launch.core.planning.placement import Placement
 from gaudi_launch.core.planning.plan import Plan
 
 Started = TypeVar("Started", covariant=True)
-
-
-@dataclass(frozen=True)
-class ReservedCards:
-    """The cards of a launch and their open lock files; empty without cards."""
-
-    placement: Placement | None = None
-    held: tuple[int, ...] = ()
+Reserved = tuple[Placement | None, tuple[int, ...]]
 
 
 class Serving(Protocol[Started]):
@@ -60,8 +52,8 @@ class Serving(Protocol[Started]):
     def bring(self, found: CheckedPlan) -> bool:
         """Fetch and convert what is missing; return False if nothing is."""
 
-    def reserve(self, found: CheckedPlan) -> AbstractContextManager[ReservedCards]:
-        """Prepare what runs the plan, then reserve the cards."""
+    def reserve(self, found: CheckedPlan) -> AbstractContextManager[Reserved]:
+        """Prepare what runs the plan, then reserve the cards: their placement and lock files."""
 
     def start(self, prepared: Prepared, made: Plan, held: tuple[int, ...]) -> Started:
         """Start the engine on reserved cards."""
@@ -79,8 +71,8 @@ def prepare(
     launch = read_options(options, in_image=in_image, secret_file=secret_file)
     machine = LaunchMachine(launch.machine)
     known = cache(partial(known_model, launch.request.model, must_exist=False))
-    chosen = choose_engine(launch, machine, known)
-    return read_model(launch, machine, chosen, known)
+    request, engine, installed = choose_engine(launch, machine, known)
+    return read_model(replace(launch, request=request), machine, engine, installed, known)
 
 
 def checked_plan(options: LaunchOptions) -> CheckedPlan:
@@ -114,9 +106,9 @@ def launch(options: LaunchOptions, serving: Serving[Started]) -> Started:
     if serving.bring(found):
         # what was fetched decides more than a name
         found = _startable(options, serving)
-    with serving.reserve(found) as cards:
-        made = found.prepared.plan(cards.placement)
-        return serving.start(found.prepared, made, cards.held)
+    with serving.reserve(found) as (placement, held):
+        made = found.prepared.plan(placement)
+        return serving.start(found.prepared, made, held)
 
 
 def _startable(options: LaunchOptions, serving: Serving[Started]) -> CheckedPlan:

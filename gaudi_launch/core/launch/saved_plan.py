@@ -271,7 +271,10 @@ def read(path: Path) -> SavedPlan:
     """
     text = read_text(path, unreadable="saved.unreadable", bad="saved.bad")
     document, tree = checked_tree(text, path, bad="saved.bad")
-    _check(path, document, tree)
+    found = first_problem(document, tree, "plan")
+    if found is not None:
+        _, line, why = found
+        raise LaunchError("saved.bad", ExitCode.USAGE, path=str(path), line=line, why=why)
     options = dict(document["options"])
     extra = tuple(options.pop(_EXTRA, ()))
     known = saved_fields()
@@ -288,14 +291,6 @@ def read(path: Path) -> SavedPlan:
         traffic=SavedTraffic(**traffic),
         hash=document["hash"],
     )
-
-
-def _check(path: Path, document: Any, tree: Any) -> None:
-    """Raise LaunchError (USAGE) with the line of the first problem."""
-    found = first_problem(document, tree, "plan")
-    if found is not None:
-        _, line, why = found
-        raise LaunchError("saved.bad", ExitCode.USAGE, path=str(path), line=line, why=why)
 
 
 def merged(options: LaunchOptions) -> LaunchOptions:

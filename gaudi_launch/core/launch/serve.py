@@ -25,7 +25,7 @@ from gaudi_launch.core.launch.model_needs import clear_old_scales
 from gaudi_launch.core.launch.model_setup import bring
 from gaudi_launch.core.launch.prepared import Prepared
 from gaudi_launch.core.launch.report import Reporter
-from gaudi_launch.core.launch.route import ReservedCards, launch
+from gaudi_launch.core.launch.route import Reserved, launch
 from gaudi_launch.core.launch.saved_plan import merged, on_this_machine
 from gaudi_launch.core.launch.todo import CheckedPlan
 from gaudi_launch.core.planning.container import Container
@@ -188,7 +188,7 @@ class _Serving:
         return True
 
     @contextmanager
-    def reserve(self, found: CheckedPlan) -> Iterator[ReservedCards]:
+    def reserve(self, found: CheckedPlan) -> Iterator[Reserved]:
         """Prepare scales and container, then choose the cards and reserve them."""
         prepared = found.prepared
         if prepared.provision is not None:
@@ -199,12 +199,12 @@ class _Serving:
             make_ready(found.plan.container, self.reporter.say)
         request, engine = prepared.request, prepared.engine
         if engine.identity.simulated or not engine.needs_cards:
-            yield ReservedCards()
+            yield None, ()
             return
         _report_orphans(self.reporter)
         read = partial(load, prepared.machine)
         with claim(read, lambda host: place(request, host, engine), machine_root()) as reserved:
-            yield ReservedCards(*reserved)
+            yield reserved
 
     def start(self, prepared: Prepared, made: Plan, held: tuple[int, ...]) -> StartedService:
         """Lock the name and start the engine."""

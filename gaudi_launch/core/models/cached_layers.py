@@ -31,7 +31,11 @@ def cached_layers(model: Model) -> Mapping[CacheKind, int]:
         return {}
     text = text_part(model.config)
     if not text:
-        return _by_facts(model, model.layers)
+        if model.mla_rank:
+            return {"latent": model.layers}
+        attention = value_or(model.attention_layers, model.layers)
+        by_facts: dict[CacheKind, int] = {"full": attention, "state": model.layers - attention}
+        return {kind: count for kind, count in by_facts.items() if count}
     kinds = layer_kinds(model)
     own = len(kinds) - _number(text, "num_kv_shared_layers")
     found: Counter[CacheKind] = Counter()
@@ -42,14 +46,6 @@ def cached_layers(model: Model) -> Mapping[CacheKind, int]:
         if kind is not None:
             found[kind if index < own else "shared"] += 1
     return found
-
-
-def _by_facts(model: Model, layers: int) -> Mapping[CacheKind, int]:
-    if model.mla_rank:
-        return {"latent": layers}
-    attention = value_or(model.attention_layers, layers)
-    found: dict[CacheKind, int] = {"full": attention, "state": layers - attention}
-    return {kind: count for kind, count in found.items() if count}
 
 
 def _kind(model: Model, text: Mapping[str, Any], index: int, named: str) -> CacheKind | None:

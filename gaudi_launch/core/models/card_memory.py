@@ -191,7 +191,19 @@ def divide_card(
     page = page_of(model, cards, kv_bytes, ask.cache)
     if page is not None:
         found = CardMemory(card_bytes, weights, activations, parts, block, 0, states=states)
-        return _in_pages(found, page, ask, rules)
+        # the card with its cache in blocks that keys and states share
+        size = page.size + ask.more_block * page.tokens // BLOCK
+        pages = sizing.count_blocks(found.parts.kv, size, rules)
+        counted = ask.cache.state_blocks is not None and ask.cache.state_blocks.counted
+        tokens = page.tokens if counted else BLOCK
+        divided = replace(
+            found,
+            block=size * tokens // page.tokens,
+            blocks=pages * page.tokens // tokens,
+            block_tokens=tokens,
+            page=page,
+        )
+        return replace(divided, kept=_served(divided, ask) * page.states * page.size)
     return CardMemory(
         card_bytes,
         weights,
@@ -203,24 +215,6 @@ def divide_card(
         states=states,
         engines=engines,
     )
-
-
-def _in_pages(
-    found: CardMemory, page: StatePage, ask: ServingDemand, rules: MemoryRules
-) -> CardMemory:
-    """Return the card with its cache in blocks that keys and states share."""
-    size = page.size + ask.more_block * page.tokens // BLOCK
-    pages = sizing.count_blocks(found.parts.kv, size, rules)
-    counted = ask.cache.state_blocks is not None and ask.cache.state_blocks.counted
-    tokens = page.tokens if counted else BLOCK
-    divided = replace(
-        found,
-        block=size * tokens // page.tokens,
-        blocks=pages * page.tokens // tokens,
-        block_tokens=tokens,
-        page=page,
-    )
-    return replace(divided, kept=_served(divided, ask) * page.states * page.size)
 
 
 def _served(found: CardMemory, ask: ServingDemand) -> int:

@@ -113,7 +113,13 @@ def _widths(text: Mapping[str, Any]) -> dict[str, Any]:
         return {"intermediate_size": each[0]}
     adjusts = text.get("block_auto_adjust_ff_dim", True) is not False
     if adjusts and "conv_L_cache" in text and "num_experts" not in text:
-        return {"intermediate_size": _adjusted(text)}
+        # two thirds rounded up: transformers 5.19:models/lfm2/modeling_lfm2.py Lfm2MLP
+        factor = text.get("block_ffn_dim_multiplier", 1.0)
+        multiple = _whole(text, "block_multiple_of") or 256
+        raw = int(2 * _whole(text, "intermediate_size") / 3)
+        if isinstance(factor, int | float):
+            raw = int(factor * raw)
+        return {"intermediate_size": multiple * -(-raw // multiple)}
     return {}
 
 
@@ -125,19 +131,6 @@ def _enumerated(text: Mapping[str, Any]) -> dict[str, Any]:
     count = _whole(text, "num_hidden_layers")
     layers = {each.strip() for each in listed.split(",")}
     return {"moe_layer_freq": [int(str(index) in layers) for index in range(count)]}
-
-
-def _adjusted(text: Mapping[str, Any]) -> int:
-    """Return lfm2's width, two thirds rounded up.
-
-    transformers 5.19:models/lfm2/modeling_lfm2.py Lfm2MLP.
-    """
-    factor = text.get("block_ffn_dim_multiplier", 1.0)
-    multiple = _whole(text, "block_multiple_of") or 256
-    raw = int(2 * _whole(text, "intermediate_size") / 3)
-    if isinstance(factor, int | float):
-        raw = int(factor * raw)
-    return multiple * -(-raw // multiple)
 
 
 def _layer_kinds(text: Mapping[str, Any]) -> dict[str, Any]:

@@ -46,7 +46,9 @@ def hold(folder: Path, work: str) -> Iterator[None]:
         given_up = time.monotonic() + _PATIENCE
         while not _take(handle):
             holder = locks.read_holder(handle, _MOST_BYTES).strip() or "?"
-            if _lives(holder) or time.monotonic() > given_up:
+            # the process that wrote its name into the lock may still run
+            found = _HOLDER.search(holder)
+            if found is None or Path("/proc", found[1]).exists() or time.monotonic() > given_up:
                 raise LaunchError("lock.held", ExitCode.FAILED, path=str(folder), holder=holder)
             time.sleep(0.05)
         # for people who look; the lock itself is the kernel's. A full disk must not keep a pull
@@ -65,12 +67,3 @@ def _take(handle: int) -> bool:
     except OSError:
         _log.debug("the file system has no locks", exc_info=True)
         return True
-
-
-def _lives(holder: str) -> bool:
-    """Return whether the process that wrote its name into the lock still runs.
-
-    Return True where this cannot be determined.
-    """
-    found = _HOLDER.search(holder)
-    return found is None or Path("/proc", found[1]).exists()

@@ -120,11 +120,15 @@ def parameters_of(model: Model) -> Parameters | None:
     # gemma3n's and gemma4's second embedding, one row per layer and token
     width = _number(text, "hidden_size_per_layer_input")
     per_layer = width * model.layers * _number(text, "vocab_size_per_layer_input")
+    # the parameters of the towers for images and sound, and projectors
+    document = model.config.get("thinker_config")
+    if not isinstance(document, Mapping):
+        document = model.config
     return Parameters(
         embedding=embedding + per_layer,
         head=0 if is_tied(model) or is_headless(model) else embedding,
         layers=layers,
-        tower=_tower(model),
+        tower=_vision(model, document) + _audio(model, document),
     )
 
 
@@ -232,18 +236,14 @@ def _kind(model: Model, text: Mapping[str, Any], index: int) -> Kind:
 def _named_kind(text: Mapping[str, Any], index: int) -> Kind:
     kinds = text.get("layer_types")
     if isinstance(kinds, list) and index < len(kinds):
-        return _kind_of_name(str(kinds[index]))
+        # the kind of an entry of layer_types
+        for word, kind in _KIND_WORDS:
+            if word in str(kinds[index]):
+                return kind
+        return "none"
     if is_attention_free(text):
         return "mamba"
     return "full"
-
-
-def _kind_of_name(name: str) -> Kind:
-    """Return the kind of an entry of layer_types."""
-    for word, kind in _KIND_WORDS:
-        if word in name:
-            return kind
-    return "none"
 
 
 def _layer(model: Model, text: Mapping[str, Any], index: int) -> Layer:
@@ -263,7 +263,14 @@ def _layer(model: Model, text: Mapping[str, Any], index: int) -> Layer:
 
 def _mixer(model: Model, text: Mapping[str, Any], kind: Kind) -> int:
     if _number(text, "o_lora_rank"):
-        return _grouped_output(model, text)
+        # deepseek_v4: one shared key-value head, low ranks before and after; its compressors and
+        # indexers are not counted: 0.2 % of the model
+        assert model.hidden_size and model.heads and model.head_dim
+        hidden, width = model.hidden_size, model.heads * model.head_dim
+        query = _number(text, "q_lora_rank") * (hidden + width)
+        out_rank = _number(text, "o_lora_rank")
+        output = out_rank * (width + _number(text, "o_groups") * hidden)
+        return query + hidden * model.head_dim + output
     count = _MIXERS.get(kind, _attention)
     return count(model, text)
 
@@ -349,21 +356,6 @@ def _latent(model: Model, text: Mapping[str, Any]) -> int:
     return query + keys + heads * value * hidden + _indexer(text, hidden)
 
 
-def _grouped_output(model: Model, text: Mapping[str, Any]) -> int:
-    """Return the attention of a deepseek_v4 layer.
-
-    It has one shared key-value head, low ranks before and after.
-
-    Its compressors and indexers are not counted: 0.2 % of the model.
-    """
-    assert model.hidden_size and model.heads and model.head_dim
-    hidden, width = model.hidden_size, model.heads * model.head_dim
-    query = _number(text, "q_lora_rank") * (hidden + width)
-    out_rank = _number(text, "o_lora_rank")
-    output = out_rank * (width + _number(text, "o_groups") * hidden)
-    return query + hidden * model.head_dim + output
-
-
 def _indexer(text: Mapping[str, Any], hidden: int) -> int:
     """Return the parameters that choose the keys of sparse attention.
 
@@ -394,21 +386,14 @@ def _linear(model: Model, text: Mapping[str, Any]) -> int:
     if _number(text, "linear_num_value_heads"):
         return _gated_delta(model, text)
     if _number(text, "linear_num_heads"):
-        return _kimi_delta(model.hidden_size, text)
+        # vllm-project/vllm@0.26:vllm/model_executor/layers/kda.py KimiDeltaAttention
+        heads, head = _number(text, "linear_num_heads"), _number(text, "linear_head_dim")
+        width = heads * head
+        low_ranks = 2 * (model.hidden_size * head + head * width)
+        convolutions = 3 * width * _number(text, "linear_conv_kernel_dim")
+        return 4 * model.hidden_size * width + low_ranks + convolutions + model.hidden_size * heads
     # MiniMax-Text-01 (lightning attention): queries, keys, values, a gate and the output
     return 5 * model.hidden_size * width
-
-
-def _kimi_delta(hidden: int, text: Mapping[str, Any]) -> int:
-    """Return a layer of Kimi Delta Attention.
-
-    vllm-project/vllm@0.26:vllm/model_executor/layers/kda.py KimiDeltaAttention.
-    """
-    heads, head = _number(text, "linear_num_heads"), _number(text, "linear_head_dim")
-    width = heads * head
-    low_ranks = 2 * (hidden * head + head * width)
-    convolutions = 3 * width * _number(text, "linear_conv_kernel_dim")
-    return 4 * hidden * width + low_ranks + convolutions + hidden * heads
 
 
 def _short_convolution(model: Model, text: Mapping[str, Any]) -> int:
@@ -441,59 +426,32 @@ def _shared_block(model: Model, text: Mapping[str, Any], index: int) -> Layer:
 
 
 def _mamba(model: Model, text: Mapping[str, Any]) -> int:
-    """Return the parameters of a layer of Mamba or Mamba-2."""
-    sizes = mamba_sizes(model, text)
-    hidden, inner = model.hidden_size or 0, sizes.inner
-    if not sizes.heads:
-        # Mamba: steps of time have a low rank (mamba, falcon_mamba, jamba)
-        rank = sizes.time_rank
-        selected = inner * (rank + 2 * sizes.state) + rank * inner + inner * sizes.state
-        return hidden * 2 * inner + inner * sizes.kernel + selected + inner * hidden
-    states = 2 * sizes.groups * sizes.state
-    into = hidden * (2 * inner + states + sizes.heads)
-    return into + (inner + states) * sizes.kernel + inner * hidden
-
-
-@dataclass(frozen=True)
-class MambaSizes:
-    """The sizes of one layer of Mamba (``heads`` 0) or Mamba-2, in elements."""
-
-    inner: int
-    heads: int
-    head: int
-    state: int
-    groups: int
-    kernel: int
-    time_rank: int
-
-
-def mamba_sizes(model: Model, text: Mapping[str, Any]) -> MambaSizes:
-    """Return the sizes of a model's layers of Mamba, whatever its family calls them.
+    """Return the parameters of a layer of Mamba or Mamba-2, whatever its family calls its sizes.
 
     Types: mamba, mamba2, falcon_mamba, jamba, bamba, zamba2, falcon_h1, nemotron_h and
     granitemoehybrid.
     """
     hidden = model.hidden_size or 0
-    is_plain_mamba = text.get("model_type") in ("mamba", "falcon_mamba", "jamba")
     heads = _number(text, "mamba_num_heads", "mamba_n_heads", "n_mamba_heads")
     head = _number(text, "mamba_head_dim", "mamba_d_head", "mamba_headdim")
     if text.get("model_type") == "mamba2":
         heads, head = _number(text, "num_heads"), _number(text, "head_dim")
-    if is_plain_mamba:
+    if text.get("model_type") in ("mamba", "falcon_mamba", "jamba"):
         heads = head = 0
     inner = _number(text, "mamba_d_ssm") or heads * head
     if not inner and is_attention_free(text):
         inner = _number(text, "intermediate_size")
-    expanded = hidden * _number(text, "mamba_expand", "expand")
-    return MambaSizes(
-        inner=inner or expanded,
-        heads=heads,
-        head=head,
-        state=_number(text, "ssm_state_size", "mamba_d_state", "state_size"),
-        groups=_number(text, "n_groups", "mamba_n_groups", "mamba_ngroups") or 1,
-        kernel=_number(text, "conv_kernel", "mamba_d_conv"),
-        time_rank=_number(text, "time_step_rank", "mamba_dt_rank") or -(-hidden // 16),
-    )
+    inner = inner or hidden * _number(text, "mamba_expand", "expand")
+    state = _number(text, "ssm_state_size", "mamba_d_state", "state_size")
+    kernel = _number(text, "conv_kernel", "mamba_d_conv")
+    if not heads:
+        # Mamba: steps of time have a low rank
+        rank = _number(text, "time_step_rank", "mamba_dt_rank") or -(-hidden // 16)
+        selected = inner * (rank + 2 * state) + rank * inner + inner * state
+        return hidden * 2 * inner + inner * kernel + selected + inner * hidden
+    states = 2 * (_number(text, "n_groups", "mamba_n_groups", "mamba_ngroups") or 1) * state
+    into = hidden * (2 * inner + states + heads)
+    return into + (inner + states) * kernel + inner * hidden
 
 
 _MIXERS: Mapping[Kind, Callable[[Model, Mapping[str, Any]], int]] = {
@@ -638,14 +596,6 @@ def _shared_experts(text: Mapping[str, Any]) -> int:
         "num_shared_expert",
         "moe_num_shared_experts",
     )
-
-
-def _tower(model: Model) -> int:
-    """Return the parameters of the towers for images and sound, and projectors."""
-    document = model.config.get("thinker_config")
-    if not isinstance(document, Mapping):
-        document = model.config
-    return _vision(model, document) + _audio(model, document)
 
 
 def _audio(model: Model, document: Mapping[str, Any]) -> int:

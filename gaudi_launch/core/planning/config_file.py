@@ -9,7 +9,7 @@ another value is left out.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -56,7 +56,15 @@ def with_file(request: Request, path: str, text: str) -> Request:
     """
     words: list[str] = []
     environment = dict(request.environment)
-    for key, value in _mapping(path, text).items():
+    try:
+        document = parse_yaml(text)
+    except BadDocument as error:
+        raise LaunchError("plan.config_text", ExitCode.USAGE, path=path, why=str(error)) from None
+    if not isinstance(document, dict):
+        raise LaunchError(
+            "plan.config_mapping", ExitCode.USAGE, path=path, found=type(document).__name__
+        )
+    for key, value in document.items():
         option = _words(str(key), value, request.options)
         if not option:
             continue
@@ -72,18 +80,6 @@ def with_file(request: Request, path: str, text: str) -> Request:
 def hidden(path: str) -> str:
     """Return what a plan shows instead of a secret in a file."""
     return f"<in {path}>"
-
-
-def _mapping(path: str, text: str) -> Mapping[Any, Any]:
-    try:
-        document = parse_yaml(text)
-    except BadDocument as error:
-        raise LaunchError("plan.config_text", ExitCode.USAGE, path=path, why=str(error)) from None
-    if not isinstance(document, dict):
-        raise LaunchError(
-            "plan.config_mapping", ExitCode.USAGE, path=path, found=type(document).__name__
-        )
-    return document
 
 
 def _words(key: str, value: Any, table: OptionTable) -> Sequence[str]:

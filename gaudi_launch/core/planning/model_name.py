@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 
@@ -33,18 +32,6 @@ _FOLDERS = {
 _NEAR = 0.8
 
 
-@dataclass(frozen=True)
-class KnownNames:
-    """The names that a model's name is compared with.
-
-    ``hub_ids`` are those that profiles list, ``folders`` the existing ones whose path is near the
-    missing one.
-    """
-
-    hub_ids: tuple[str, ...]
-    folders: tuple[str, ...] = ()
-
-
 def name_warning(asked: str, model: Model) -> tuple[Message, ...]:
     """Return the warnings for a model whose files were not read.
 
@@ -62,7 +49,7 @@ def name_warning(asked: str, model: Model) -> tuple[Message, ...]:
         found = [message("plan.name_listed", model=asked, hub_id=hub_id, profile=profile.name)]
     else:
         found = [message("plan.name_sizeless", model=asked)]
-        near = nearest_names(asked, KnownNames(hub_ids, near))
+        near = nearest_names(asked, hub_ids, near)
     if model.unread is not None:
         found.append(model.unread)
     if near:
@@ -165,10 +152,13 @@ def lacks_weights(model: Model, request: Request) -> bool:
     return not has_weights(folder)
 
 
-def nearest_names(asked: str, known: KnownNames) -> tuple[str, ...]:
+def nearest_names(
+    asked: str, hub_ids: Sequence[str], folders: Sequence[str] = ()
+) -> tuple[str, ...]:
     """Return folders, then hub IDs that are similar to ``asked``, the nearest first.
 
-    A path is compared with hub IDs by its last part.
+    ``folders`` are the existing ones whose path is near. A path is compared with hub IDs by its
+    last part.
     """
     is_path = asked.count("/") != 1 or asked.startswith(("/", ".", "~"))
 
@@ -178,10 +168,10 @@ def nearest_names(asked: str, known: KnownNames) -> tuple[str, ...]:
         return name.lower()
 
     by_key: dict[str, list[str]] = {}
-    for each in known.hub_ids:
+    for each in hub_ids:
         by_key.setdefault(key(each), []).append(each)
     wanted = key(asked)
-    found = list(known.folders)
+    found = list(folders)
     near = [wanted]
     if wanted not in by_key:
         near = _close_to(wanted, list(by_key))

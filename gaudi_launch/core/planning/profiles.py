@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
-from gaudi_launch.core.base import paths
+from gaudi_launch.core.base import codec, paths
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.messages import Message, message
 from gaudi_launch.core.base.profiles_check import problems
@@ -47,19 +47,10 @@ class ProfileSetting:
 
     kind: Literal["env", "option"]
     name: str
-    value: str | None
     engines: tuple[str, ...]
     source: str
+    value: str | None = None
     only: str | None = None
-
-
-@dataclass(frozen=True)
-class PublishedFor:
-    """Published measurements: name patterns of their models, and a card generation."""
-
-    names: tuple[str, ...]
-    generation: str
-    published: Published
 
 
 @dataclass(frozen=True)
@@ -105,7 +96,7 @@ class Profile:
     notes: tuple[str, ...] = ()
     disk_gb: int | None = None
     engine: str = ""
-    measurements: tuple[PublishedFor, ...] = ()
+    measurements: tuple[Published, ...] = ()
     file: Path = field(default_factory=Path)
     own: bool = False
     checkpoints: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -155,7 +146,10 @@ def load(path: Path, own: bool = False) -> Profile:
     document = read_document(path)
     if own:
         # a test checks the shipped ones: the schema library costs 0.15 s at each command
-        _check(path, document)
+        # profiles/schema/model.json
+        problem = next(iter(problems(document)), None)
+        if problem is not None:
+            raise LaunchError("profiles.bad", ExitCode.USAGE, path=str(path), why=problem.render())
     serving = document["serving"]
     return Profile(
         name=document["name"],
@@ -172,42 +166,17 @@ def load(path: Path, own: bool = False) -> Profile:
         lengths=document.get("lengths", {}),
         fp8_kv=serving.get("fp8_kv_cache", "fp8_inc"),
         expert_parallel=serving.get("expert_parallel", bool(document["architecture"].get("moe"))),
-        parsers=_parsers(document.get("parsers", {})),
-        settings=tuple(_setting(entry) for entry in document.get("settings", ())),
+        parsers=codec.read(Parsers, document.get("parsers", {})),
+        settings=codec.read(tuple[ProfileSetting, ...], document.get("settings", ())),
         sources=document["sources"],
         assumed=tuple(document.get("assumed", ())),
         notes=tuple(document.get("notes", ())),
         disk_gb=serving.get("disk_gb"),
         engine=serving.get("engine", ""),
-        measurements=tuple(_measurements(entry) for entry in document.get("measurements", ())),
+        measurements=codec.read(tuple[Published, ...], document.get("measurements", ())),
         file=path,
         own=own,
     )
-
-
-def _parsers(entry: Mapping[str, Any]) -> Parsers:
-    return Parsers(
-        reasoning=entry.get("reasoning"),
-        tool=entry.get("tool"),
-        reasoning_names=tuple(entry.get("reasoning_names", ())),
-        tool_names=tuple(entry.get("tool_names", ())),
-    )
-
-
-def _setting(entry: Mapping[str, Any]) -> ProfileSetting:
-    return ProfileSetting(
-        kind=entry["kind"],
-        name=entry["name"],
-        value=entry.get("value"),
-        engines=tuple(entry["engines"]),
-        source=entry["source"],
-        only=entry.get("only"),
-    )
-
-
-def _measurements(entry: Mapping[str, Any]) -> PublishedFor:
-    published = Published(entry["repo"], entry["cards"], entry["stem"], entry["quantisation"])
-    return PublishedFor(tuple(entry["names"]), entry["generation"], published)
 
 
 def published_for(
@@ -218,9 +187,9 @@ def published_for(
     They are for this generation and number of cards.
     """
     for each in profile.measurements if profile else ():
-        fits = (each.generation, each.published.cards) == (generation, cards)
+        fits = (each.generation, each.cards) == (generation, cards)
         if fits and any(fnmatchcase(name.lower(), pattern) for pattern in each.names):
-            return each.published
+            return each
     return None
 
 
@@ -252,16 +221,6 @@ def read_document(path: Path) -> Any:
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or str(error)
         raise LaunchError("profiles.bad", ExitCode.USAGE, path=str(path), why=why) from None
-
-
-def _check(path: Path, document: Any) -> None:
-    """Raise LaunchError (USAGE) for a document that breaks the model schema.
-
-    The schema is profiles/schema/model.json.
-    """
-    problem = next(iter(problems(document)), None)
-    if problem is not None:
-        raise LaunchError("profiles.bad", ExitCode.USAGE, path=str(path), why=problem.render())
 
 
 @cache

@@ -341,23 +341,19 @@ def _begin(root: Path, parts: KeyParts, use: Use, filled: Callable[[], None]) ->
     if filling:
         use.folder.mkdir(parents=True, exist_ok=True)
         share(use.folder, root)
-        repaired = _drop_useless(use.folder, root)
+        # remove empty files, and those that another user of the root left unreadable
+        names = [
+            name
+            for name, status in walk(use.folder, skipped(root, use.folder))
+            if not status.st_size or not os.access(use.folder / name, os.R_OK)
+        ]
+        for name in names:
+            (use.folder / name).unlink(missing_ok=True)
+        repaired = tuple(names)
         ledger = replace(ledger, complete=False)
     ledger = touched(ledger, now)
     write_ledger(root, ledger)
     return Session(root, ledger, filling, repaired, filled)
-
-
-def _drop_useless(folder: Path, root: Path) -> tuple[str, ...]:
-    """Remove empty files, and those that another user of the root left unreadable."""
-    names = [
-        name
-        for name, status in walk(folder, skipped(root, folder))
-        if not status.st_size or not os.access(folder / name, os.R_OK)
-    ]
-    for name in names:
-        (folder / name).unlink(missing_ok=True)
-    return tuple(names)
 
 
 def adopt(root: Path, parts: KeyParts, warmed: Buckets) -> Ledger:

@@ -261,7 +261,15 @@ def _unpack(
             target.parent.mkdir(parents=True, exist_ok=True)
             with target.open("xb") as out:
                 shutil.copyfileobj(file, out, 1 << 20)
-        _compare(fresh, listed, source)
+        wanted = listed.files
+        found = {
+            path.relative_to(fresh).as_posix(): (path.stat().st_size, checksum(path))
+            for path in fresh.rglob("*")
+            if path.is_file()
+        }
+        if found != wanted:
+            wrong = sorted({*found.items()} ^ {*wanted.items()})[0][0]
+            raise LaunchError("cache.import_damaged", ExitCode.FAILED, path=str(source), why=wrong)
         share_all(fresh, root)
         target = root / ledger.key
         if target.exists():
@@ -284,18 +292,6 @@ def _safe(member: tarfile.TarInfo, source: Path) -> str:
             "cache.import_unsafe", ExitCode.FAILED, path=str(source), name=repr(member.name)
         )
     return "/".join(inside)
-
-
-def _compare(folder: Path, listed: _Listed, source: Path) -> None:
-    wanted = listed.files
-    found = {
-        path.relative_to(folder).as_posix(): (path.stat().st_size, checksum(path))
-        for path in folder.rglob("*")
-        if path.is_file()
-    }
-    if found != wanted:
-        wrong = sorted({*found.items()} ^ {*wanted.items()})[0][0]
-        raise LaunchError("cache.import_damaged", ExitCode.FAILED, path=str(source), why=wrong)
 
 
 def sync_command(root: Path, entry: CacheEntry, target: str) -> list[str]:

@@ -302,31 +302,10 @@ def render_several(
     target = f"{name}.target"
     inside = replace(options, target=target)
     units = [f"{name}-gateway.service", *(f"{engine.name}.service" for engine in engines)]
-    files = {
-        target: _target(head, units, options),
-        units[0]: _gateway_unit(head, gateway, inside),
-    }
-    notes: list[Message] = [message(_SEVERAL_NOTES[options.user], name=name)]
-    for engine in engines:
-        after = tuple(f"{other}.service" for other in engine.after)
-        made = render(engine.plan, engine.name, engine.given, replace(inside, after=after))
-        files |= made.files
-        # the installation is described once, for the target
-        notes += [note for note in made.notes if note.id not in _OF_ONE]
-    files |= {f"{GATEWAY_FOLDER}/{each}": content for each, content in gateway.files.items()}
-    notes.append(message("render.stack_program", program=gateway.argv[0]))
-    return Rendered(files, notes=tuple(dict.fromkeys(notes)))
-
-
-def _target(head: Sequence[str], units: Sequence[str], options: UnitOptions) -> str:
     install = (f"WantedBy={options.wanted_by}",)
-    return unit_text(head, {"Unit": (f"Wants={' '.join(units)}",), "Install": install})
-
-
-def _gateway_unit(head: Sequence[str], gateway: GatewayFiles, options: UnitOptions) -> str:
     # the last argument is a folder below systemd's %t, which quoting would double
     *words, folder = gateway.argv
-    owner = (f"User={options.owner}",) if options.owner else ()
+    owner = (f"User={inside.owner}",) if inside.owner else ()
     service = (
         "Type=exec",
         *owner,
@@ -341,8 +320,21 @@ def _gateway_unit(head: Sequence[str], gateway: GatewayFiles, options: UnitOptio
         "LimitNOFILE=65535",
     )
     sections = {
-        "Unit": order_lines(replace(options, launcher=None)),
+        "Unit": order_lines(replace(inside, launcher=None)),
         "Service": service,
-        "Install": (f"WantedBy={options.wanted_by}",),
+        "Install": (f"WantedBy={inside.wanted_by}",),
     }
-    return unit_text(head, sections)
+    files = {
+        target: unit_text(head, {"Unit": (f"Wants={' '.join(units)}",), "Install": install}),
+        units[0]: unit_text(head, sections),
+    }
+    notes: list[Message] = [message(_SEVERAL_NOTES[options.user], name=name)]
+    for engine in engines:
+        after = tuple(f"{other}.service" for other in engine.after)
+        made = render(engine.plan, engine.name, engine.given, replace(inside, after=after))
+        files |= made.files
+        # the installation is described once, for the target
+        notes += [note for note in made.notes if note.id not in _OF_ONE]
+    files |= {f"{GATEWAY_FOLDER}/{each}": content for each, content in gateway.files.items()}
+    notes.append(message("render.stack_program", program=gateway.argv[0]))
+    return Rendered(files, notes=tuple(dict.fromkeys(notes)))

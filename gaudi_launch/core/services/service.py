@@ -21,7 +21,7 @@ from gaudi_launch.core.planning.plan import Command
 from gaudi_launch.core.recipes.attach import Keeper, kept, without_cache
 from gaudi_launch.core.services import history
 from gaudi_launch.core.services.containers import remover
-from gaudi_launch.core.services.diagnosis.diagnose import Diagnosis, diagnose
+from gaudi_launch.core.services.diagnosis.diagnose import diagnose
 from gaudi_launch.core.services.diagnosis.endings import ended
 from gaudi_launch.core.services.diagnosis.failure import judged_log
 from gaudi_launch.core.services.listener import address, other_service_at, served_names, stranger_at
@@ -93,7 +93,9 @@ class _Lives:
             if outcome.kind == "stopped":
                 self.recorder.ended(outcome)
                 return outcome
-            found = self._diagnosed(outcome, began)
+            log = store.service_dir(self.job.name) / LOG
+            kernel_log.note(log, began, cards=bool(self.job.modules))
+            found = diagnose(judged_log(log), exit_status=outcome.status, outcome=outcome.kind)
             title = next((cause.title for cause in found.causes), None)
             self.recorder.ended(outcome, title, found.permanent)
             if self.job.restart != "on-failure" or outcome.kind == "not_started":
@@ -169,11 +171,6 @@ class _Lives:
             _log.debug("the job of %s is not read again: %s", self.job.name, error)
             return self.job.command
         return replace(self.job.command, files=newest.command.files)
-
-    def _diagnosed(self, outcome: EngineOutcome, began: float) -> Diagnosis:
-        log = store.service_dir(self.job.name) / LOG
-        kernel_log.note(log, began, cards=bool(self.job.modules))
-        return diagnose(judged_log(log), exit_status=outcome.status, outcome=outcome.kind)
 
     def _pause(self, cause: str) -> None:
         """Announce the next run, and wait before it; a signal ends the wait."""

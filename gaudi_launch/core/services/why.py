@@ -11,10 +11,11 @@ from pathlib import Path
 from gaudi_launch.core.base.errors import LaunchError
 from gaudi_launch.core.base.json_values import mapping
 from gaudi_launch.core.base.messages import message
+from gaudi_launch.core.doctor.findings import Deviation
 from gaudi_launch.core.doctor.installer import commands, software_release
 from gaudi_launch.core.doctor.releases import releases
 from gaudi_launch.core.engines.detect import Installed
-from gaudi_launch.core.engines.pins import Deviation, compare_pins
+from gaudi_launch.core.engines.pins import compare_pins
 from gaudi_launch.core.engines.registry import detect_engine
 from gaudi_launch.core.services.diagnosis import explain
 from gaudi_launch.core.services.diagnosis.diagnose import Cause
@@ -145,7 +146,7 @@ def _drift(errors: Sequence[DriftError], installed: Installed) -> Cause | None:
 def _cause(error: DriftError, blamed: Sequence[Deviation], python: str, file: str) -> Cause:
 
     found = ", ".join(f"{each.package} {each.installed}" for each in blamed)
-    expected = ", ".join(f"{each.package} {' / '.join(each.pinned)}" for each in blamed)
+    expected = ", ".join(f"{each.package} {each.pinned}" for each in blamed)
     names = [each.package for each in blamed]
     return Cause(
         id="package_drift",

@@ -168,12 +168,8 @@ def vllm_summary(report: Mapping[str, Any]) -> dict[str, Any]:
     found.setdefault("failed", found["requests"] - found.get("completed", 0))
     for ours, theirs in (("ttft", "ttft"), ("tpot", "tpot"), ("itl", "itl"), ("latency", "e2el")):
         parts = {part: report.get(f"{name}_{theirs}_ms") for part, name in _PARTS.items()}
-        found[ours] = _seconds(parts)
+        # the numbers among these milliseconds, as seconds
+        found[ours] = {
+            name: round(value / 1000, 6) for name, value in parts.items() if is_number(value)
+        } or None
     return found
-
-
-def _seconds(parts: Mapping[str, Any]) -> dict[str, float] | None:
-    """Return the numbers among these milliseconds, as seconds."""
-    return {
-        name: round(value / 1000, 6) for name, value in parts.items() if is_number(value)
-    } or None

@@ -125,7 +125,11 @@ def show(
         out.print(note)
     for what, count, detail in failures[:5]:
         out.print("  " + text("measure.error_line", count=count, what=what, detail=detail))
-    for line in _plot_lines(run):
+    from gaudi_launch.extensions.bench.plot import terminal
+
+    titles = (text("measure.plot_spread"), text("measure.plot_course"))
+    lines = terminal(run.samples, titles, ascii=not shows(sys.stdout, "█"))
+    for line in ["", *lines, ""] if lines else []:
         out.print(line)
     if path is not None:
         out.print(text("measure.kept", path=path))
@@ -264,14 +268,6 @@ def _notes(run: BenchRun) -> list[str]:
         id = "measure.note_queue" if limited else "measure.note_late"
         notes.append(text(id, late=milliseconds(late["p99"])))
     return notes
-
-
-def _plot_lines(run: BenchRun) -> list[str]:
-    from gaudi_launch.extensions.bench.plot import terminal
-
-    titles = (text("measure.plot_spread"), text("measure.plot_course"))
-    lines = terminal(run.samples, titles, ascii=not shows(sys.stdout, "█"))
-    return ["", *lines, ""] if lines else []
 
 
 def show_comparison(before: BenchRun, after: BenchRun, as_json: bool) -> None:

@@ -109,7 +109,12 @@ def up(
         _check_free(running, folder, waits)
         logs = remember(folder, running)
         try:
-            _copy(copies, tell, waits)
+            for copy in copies:
+                tell(copy.step.why)
+                try:
+                    ssh.do(copy.step, waits.copy)
+                except RemoteError as error:
+                    raise error.failure() from None
             for engine, part in zip(cluster.engines, running.parts, strict=True):
                 if cluster.layout.ray:
                     _start_ray(cluster, engine, part, begun, tell, waits)
@@ -117,7 +122,15 @@ def up(
                 step = service_step(engine, tuple(secrets))
                 _begin(cluster, step, secrets, begun, tell, waits)
             wait_ready(running, logs, secrets.get("VLLM_API_KEY"), tell, waits)
-            _release(running, waits)
+
+            # without a lease the cluster continues without this program
+            def one(member: Member) -> None:
+                request = {"do": "release", "folder": kept_in(running.name, member)}
+                ssh.ask(member, request, waits.ask)
+
+            for answer in ssh.each(running.members, one):
+                if isinstance(answer, RemoteError):
+                    raise answer.failure()
         except BaseException:
             # no process may remain on unattended hosts: a second Ctrl-C does not stop this
             with _signals(
@@ -174,15 +187,6 @@ def _take_down(
         (folder / FILE_NAME).unlink(missing_ok=True)
 
 
-def _copy(copies: Sequence[Copy], tell: Tell, waits: Waits) -> None:
-    for copy in copies:
-        tell(copy.step.why)
-        try:
-            ssh.do(copy.step, waits.copy)
-        except RemoteError as error:
-            raise error.failure() from None
-
-
 def _check_free(running: RunningCluster, folder: Path, waits: Waits) -> None:
     """Check that no process of this name runs on the hosts.
 
@@ -231,21 +235,6 @@ def _renew(running: RunningCluster, begun: Sequence[Member], waits: Waits) -> No
         ssh.ask(member, request, waits.ask)
 
     ssh.each([member for member in running.members if member in begun], one)
-
-
-def _release(running: RunningCluster, waits: Waits) -> None:
-    """End the lease on every host: the cluster continues without this program.
-
-    Raises LaunchError (MACHINE) for a host that was lost at this moment.
-    """
-
-    def one(member: Member) -> None:
-        request = {"do": "release", "folder": kept_in(running.name, member)}
-        ssh.ask(member, request, waits.ask)
-
-    for answer in ssh.each(running.members, one):
-        if isinstance(answer, RemoteError):
-            raise answer.failure()
 
 
 def _begin(

@@ -111,14 +111,10 @@ def wait_ready(
         if running.ray and now - looked > waits.workers:
             _check_workers(running, failures, waits)
             looked = time.monotonic()
-        _pause(waits.poll)
-
-
-def _pause(seconds: float) -> None:
-    """Wait; Ctrl-C is acted on at once."""
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        interrupt.pause(min(interrupt.TURN_SECONDS, seconds))
+        # wait; Ctrl-C is acted on at once
+        deadline = time.monotonic() + waits.poll
+        while time.monotonic() < deadline:
+            interrupt.pause(min(interrupt.TURN_SECONDS, waits.poll))
 
 
 def _answers(

@@ -111,7 +111,6 @@ def show(case: ClusterCase, *, complete: bool) -> None:
 
     cluster, layout = case.cluster, case.cluster.layout
     nodes = {node.member.name: node for node in cluster.nodes}
-    names = ("host", "address", "cards", "driver", "engine", "verdict")
     id = "cluster.layout_experts" if layout.expert else "cluster.layout"
     sizes = text(
         id,
@@ -129,7 +128,7 @@ def show(case: ClusterCase, *, complete: bool) -> None:
     tail += [copy.step.why.render() for copy in case.copies]
     page = ShortPage(
         [*_head(case)],
-        [text(f"cluster.column_{name}") for name in names],
+        text("cluster.columns").split("|"),
         [NotedRow(_row(one, nodes[one.member.name])) for one in case.seen],
         tail=tail,
         warnings=_warnings(case),
@@ -259,7 +258,7 @@ def show_status(running: RunningCluster, state: State, as_json: bool) -> None:
         emit_json(_status_json(running, state))
         return
     out = console()
-    columns = [text(f"cluster.column_{name}") for name in ("host", "processes", "trouble")]
+    columns = text("cluster.state_columns").split("|")
     rows = [(host.name, _processes(host), rendered(host.trouble) or "") for host in state.hosts]
     out.print(table("", columns, rows))
     for part, ready, detail, nodes in zip(

@@ -105,7 +105,11 @@ def calibrate(
                 watcher.phase(phase.name, "done", number, len(todo))
             made, placed = places.made(phase.name), f"{phase.name} {_PLACED}"
             if made is not None and placed not in done.phases:
-                _place(made, places.measurements)
+                # copy the files of a phase over the measurements; may be repeated
+                for path in sorted(made.iterdir()):
+                    new = places.measurements / f"{path.name}.new"
+                    shutil.copyfile(path, new)
+                    new.replace(places.measurements / path.name)
                 done = replace(done, phases=(*done.phases, placed))
                 write_done(places.out, done)
         for kind in ("measure", "quant"):
@@ -183,14 +187,6 @@ def _missing(phase: CalibrationPhase, places: Places, request: CalibrationReques
     return next(
         iter(read_quant_file(places.config("quant"), request.cards, "calibrated").missing), ""
     )
-
-
-def _place(made: Path, measurements: Path) -> None:
-    """Copy the files of a phase over the measurements; may be repeated."""
-    for path in sorted(made.iterdir()):
-        new = measurements / f"{path.name}.new"
-        shutil.copyfile(path, new)
-        new.replace(measurements / path.name)
 
 
 def _write(path: Path, document: Mapping[str, Any]) -> None:

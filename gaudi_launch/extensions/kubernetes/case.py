@@ -144,7 +144,16 @@ def render_several(
     Each replica is a Deployment with a Service, which the gateway checks as on one server.
     Raises LaunchError.
     """
-    _refuse_of_several(wanted, helm=helm)
+    # a stack decides or lacks these
+    refused = (
+        ("--with", bool(wanted.others)),
+        ("--kind", wanted.kind not in ("", "deployment")),
+        ("--helm", helm),
+        ("--webui", wanted.webui),
+    )
+    for name, given in refused:
+        if given:
+            raise LaunchError("kubernetes.not_with", ExitCode.USAGE, one=name, other="--stack")
     machine = at_home(options, None, wanted.accelerator).machine
     several = read(file, replace(options, machine=machine))
     release = release_name(wanted.name or several.name.lower(), "")
@@ -162,19 +171,6 @@ def render_several(
     rendered = render(served, replace(cluster, gateway=gateway))
     files = {**rendered.files, "gateway.Dockerfile": gateway.dockerfile}
     return replace(rendered, files=files), release
-
-
-def _refuse_of_several(wanted: KubernetesOptions, *, helm: bool) -> None:
-    """Raise LaunchError (USAGE) for options that a stack decides or lacks."""
-    refused = (
-        ("--with", bool(wanted.others)),
-        ("--kind", wanted.kind not in ("", "deployment")),
-        ("--helm", helm),
-        ("--webui", wanted.webui),
-    )
-    for name, given in refused:
-        if given:
-            raise LaunchError("kubernetes.not_with", ExitCode.USAGE, one=name, other="--stack")
 
 
 def _in_pod(each: NamedPlan) -> LaunchOptions:
@@ -237,7 +233,17 @@ def planned(options: LaunchOptions, cluster: KubernetesOptions) -> PlannedModel:
 
     prepared = prepare(options)
     refuse_simulated(prepared)
-    _refuse_engine(prepared, cluster.kind)
+    # not Ray in Ray, nor an engine whose program only its image knows
+    engine, inner = prepared.engine.identity, prepared.engine.inner
+    if inner is not None:
+        raise LaunchError("kubernetes.ray_inside", ExitCode.USAGE, inner=inner.identity.exact)
+    if prepared.engine.in_container and cluster.kind in ("leaderworkerset", "rayservice"):
+        raise LaunchError(
+            "kubernetes.not_with",
+            ExitCode.USAGE,
+            one=f"--engine {engine.name}",
+            other=f"--kind {cluster.kind}",
+        )
     if cluster.node_count > 1:
         prepared = _measured_for(prepared, cluster.node_count * len(prepared.host.modules))
     if cluster.node_count == 1:
@@ -279,23 +285,6 @@ def _measured_for(prepared: Prepared, cards: int) -> Prepared:
     all_cards = replace(prepared.request, cards=cards, modules=None)
     found = model_needs.look(all_cards, prepared.host, prepared.engine, prepared.installed)
     return replace(prepared, request=found.request_for(prepared.request), provision=found)
-
-
-def _refuse_engine(prepared: Prepared, kind: str) -> None:
-    """Refuse an engine that this kind of object cannot run.
-
-    That is Ray in Ray, and one whose program only its image knows. Raises LaunchError (USAGE).
-    """
-    engine, inner = prepared.engine.identity, prepared.engine.inner
-    if inner is not None:
-        raise LaunchError("kubernetes.ray_inside", ExitCode.USAGE, inner=inner.identity.exact)
-    if prepared.engine.in_container and kind in ("leaderworkerset", "rayservice"):
-        raise LaunchError(
-            "kubernetes.not_with",
-            ExitCode.USAGE,
-            one=f"--engine {engine.name}",
-            other=f"--kind {kind}",
-        )
 
 
 def _over_nodes(prepared: Prepared, cluster: KubernetesOptions) -> Plan:
@@ -367,7 +356,13 @@ def serve_all(
 
     Raises LaunchError for what exceeds every node.
     """
-    _refuse(every, cluster)
+    if len(every) > 1 and cluster.kind != "deployment":
+        raise LaunchError(
+            "kubernetes.not_with", ExitCode.USAGE, one="--with", other=f"--kind {cluster.kind}"
+        )
+    wanted, there = sum(each.cards for each in every), len(every[0].host.cards)
+    if len(every) > 1 and wanted > there:
+        raise LaunchError("kubernetes.cards", ExitCode.MACHINE, needed=wanted, there=there)
     found = []
     for each, key in zip(every, keys_of(names), strict=True):
         longest = LONGEST_RAY if cluster.kind == "rayservice" else LONGEST
@@ -403,16 +398,6 @@ def in_ray(served: ServedModel, cluster: KubernetesOptions) -> ServedModel:
     return replace(served, serve={**made.document, **here}, application=made.files)
 
 
-def _refuse(every: list[PlannedModel], cluster: KubernetesOptions) -> None:
-    if len(every) > 1 and cluster.kind != "deployment":
-        raise LaunchError(
-            "kubernetes.not_with", ExitCode.USAGE, one="--with", other=f"--kind {cluster.kind}"
-        )
-    wanted, there = sum(each.cards for each in every), len(every[0].host.cards)
-    if len(every) > 1 and wanted > there:
-        raise LaunchError("kubernetes.cards", ExitCode.MACHINE, needed=wanted, there=there)
-
-
 def _container(each: PlannedModel, cluster: KubernetesOptions) -> Container:
     """Return the engine's container as this kind of object needs it."""
     if cluster.kind == "rayservice":
@@ -444,16 +429,11 @@ def _needs(each: PlannedModel, cluster: KubernetesOptions) -> PodResources:
     if 1 < each.cards < len(each.host.cards) and len(each.host.groups) > 1:
         more.append(message("kubernetes.groups", cards=each.cards))
     if each.host.origin.startswith(SIMULATED):
-        assumed = [_assumed_node(each.host)]
+        memory = (each.host.memory_total_mib or 0) // 1024
+        assumed = [message("kubernetes.assumed_node", node=each.host.origin, memory=memory)]
     else:
         assumed = []
     return replace(needs, notes=(*each.plan.warnings, *assumed, *needs.notes, *more))
-
-
-def _assumed_node(host: Host) -> Message:
-    """Return the note that the node is a simulated one, with its values."""
-    memory = (host.memory_total_mib or 0) // 1024
-    return message("kubernetes.assumed_node", node=host.origin, memory=memory)
 
 
 def neuron(options: LaunchOptions, cluster: KubernetesOptions) -> ServedModel:

@@ -185,7 +185,18 @@ def completed(
     on_neuron = options.accelerator in instances()
     kind = _kind(options, on_neuron=on_neuron)
     _check_scaling(options, by_ray=kind == "rayservice")
-    _refuse_alone(options, kind)
+    # others would have no effect
+    multi_node = kind == "leaderworkerset"
+    needed = (
+        ("--nodes", options.nodes, "--kind leaderworkerset", multi_node),
+        ("--interface", options.interface, "--kind leaderworkerset", multi_node),
+        ("--ray-version", options.ray_version, "--kind rayservice", kind == "rayservice"),
+        ("--webui-image", options.webui_image, "--webui", options.webui),
+        ("--ingress-class", options.ingress_class, "--ingress-host", bool(options.ingress_host)),
+    )
+    for name, given, other, is_used in needed:
+        if given and not is_used:
+            raise _usage("kubernetes.only_with", one=name, other=other)
     layout_of(options, 1)
     secret, names = _secret(options.secret, release, containers)
     _check_names(options)
@@ -256,21 +267,6 @@ def _check_names(options: KubernetesOptions) -> None:
     _matching("--image", options.image, IMAGE, "kubernetes.image")
     _matching("--webui-image", options.webui_image, IMAGE, "kubernetes.image")
     _matching("--interface", options.interface, _INTERFACE, "kubernetes.interface")
-
-
-def _refuse_alone(options: KubernetesOptions, kind: str) -> None:
-    """Refuse options that would have no effect. Raises LaunchError (USAGE)."""
-    multi_node = kind == "leaderworkerset"
-    needed = (
-        ("--nodes", options.nodes, "--kind leaderworkerset", multi_node),
-        ("--interface", options.interface, "--kind leaderworkerset", multi_node),
-        ("--ray-version", options.ray_version, "--kind rayservice", kind == "rayservice"),
-        ("--webui-image", options.webui_image, "--webui", options.webui),
-        ("--ingress-class", options.ingress_class, "--ingress-host", bool(options.ingress_host)),
-    )
-    for name, given, other, is_used in needed:
-        if given and not is_used:
-            raise _usage("kubernetes.only_with", one=name, other=other)
 
 
 def layout_of(options: KubernetesOptions, cards: int) -> tuple[int | None, int | None]:

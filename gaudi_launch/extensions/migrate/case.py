@@ -82,7 +82,15 @@ def migrate(
     """
     start = _engine_start(words) if release is None else None
     if start is not None:
-        return _of_engine(start, machine, engine)
+        converted = _converted(start, engine)
+        request, unread = _moved(converted.request, engine or converted.request.engine)
+        host, model, notes = _surroundings(request.model, machine)
+        old = [
+            Setting(each.shown, each.text, "option", "flag", message("plan.passed"))
+            for each in converted.arguments
+        ]
+        notes = (*converted.notes, *unread, *notes)
+        return _planned(request, (host, model, notes), old, converted.variables)
     return _of_script(_split(words), release, machine, engine)
 
 
@@ -217,27 +225,23 @@ def _converted(start: StartCommand, moved_to: str | None = None) -> ConvertedSta
     unread = [*start.unread, *unread]
     unread += [shlex.join(each.words) for each in others if each not in passed]
     passed = [each for each in passed if each.name != "--sharded"]
-    request = _requested(start, engine, _model_of(start, named), passed)
-    hidden = _hidden(request, start.variables)
-    parts = (("secrets", hidden), ("container", start.container), ("unread", unread))
-    listed = [(id, redact_text(", ".join(names))) for id, names in parts]
-    notes = [message(f"migrate.{id}", names=names) for id, names in listed if names]
-    shown = {name: value for name, value in start.variables.items() if name not in hidden}
-    secret = secrets_in(arguments)
-    stated = [each for each in (*named, *passed) if not each.option.secret and each not in secret]
-    return ConvertedStart(request, tuple(stated), shown, tuple(notes))
-
-
-def _model_of(start: StartCommand, named: Sequence[Argument]) -> str:
-    """Return the model of a command as this machine has it.
-
-    Raises LaunchError (USAGE) without one.
-    """
     model = start.path(named[0].value or named[0].name) if named else ""
     if not model or "$" in model:
         found = shlex.join(start.words)[:200] or start.image
         raise LaunchError("migrate.model", ExitCode.USAGE, found=found)
-    return model
+    request = _requested(start, engine, model, passed)
+    hidden = _hidden(request, start.variables)
+    parts = (
+        ("migrate.secrets", hidden),
+        ("migrate.container", start.container),
+        ("migrate.unread", unread),
+    )
+    listed = [(id, redact_text(", ".join(names))) for id, names in parts]
+    notes = [message(id, names=names) for id, names in listed if names]
+    shown = {name: value for name, value in start.variables.items() if name not in hidden}
+    secret = secrets_in(arguments)
+    stated = [each for each in (*named, *passed) if not each.option.secret and each not in secret]
+    return ConvertedStart(request, tuple(stated), shown, tuple(notes))
 
 
 def _requested(start: StartCommand, engine: str, model: str, passed: Sequence[Argument]) -> Request:
@@ -258,19 +262,6 @@ def _requested(start: StartCommand, engine: str, model: str, passed: Sequence[Ar
         extra=tuple(w for each in passed if each.name not in OWN_OPTIONS for w in each.words),
     )
     return with_secret_moved(request)
-
-
-def _of_engine(start: StartCommand, machine: str | None, moved_to: str | None) -> Migration:
-    """Return an engine's command as ours, with what cannot be read."""
-    converted = _converted(start, moved_to)
-    request, unread = _moved(converted.request, moved_to or converted.request.engine)
-    host, model, notes = _surroundings(request.model, machine)
-    old = [
-        Setting(each.shown, each.text, "option", "flag", message("plan.passed"))
-        for each in converted.arguments
-    ]
-    notes = (*converted.notes, *unread, *notes)
-    return _planned(request, (host, model, notes), old, converted.variables)
 
 
 def _planned(

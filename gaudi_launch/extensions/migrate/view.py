@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from gaudi_launch.extensions.migrate.case import Migration, SettingDifference
 
-_COLUMNS = ("name", "reference", "ours")
-
 
 def to_json(found: Migration) -> dict[str, Any]:
     """Return the migration for programs."""
@@ -57,7 +55,7 @@ def show(found: Migration, *, complete: bool) -> None:
     warnings = [text("plan.warning", what=each.render()) for each in found.plan.warnings]
     page = ShortPage(
         head,
-        [text(f"migrate.column_{name}") for name in _COLUMNS],
+        text("migrate.columns").split("|"),
         [_row(each) for each in sorted(found.differences, key=_weight)],
         tail=[*deliberate, *(note.render() for note in found.notes)],
         warnings=warnings,

@@ -136,7 +136,8 @@ def pack(options: PackOptions, reporter: Reporter) -> tuple[Path, Manifest]:
     _check_room(order)
     with hold(order.stage, "offline pack"):
         try:
-            _begin(order)
+            if _record(order.stage) is None:
+                _keep(order.stage, {"request": order.request, _STEPS: []})
             for number, (name, work) in enumerate(_parts(order, reporter), start=1):
                 reporter.say(text("offline.part", number=number, name=text(f"offline.{name}")))
                 _once(order, name, work)
@@ -289,7 +290,8 @@ def _check_room(order: _Order) -> None:
         needed += int(size) if size is not None and size.strip().isdecimal() else 0
     # the archive is written next to the folder that it is made of
     needed *= 2 if order.is_archive else 1
-    there = _size(order.stage)
+    files = (path for path in order.stage.rglob("*") if path.is_file())
+    there = sum(path.lstat().st_size for path in files)
     free = shutil.disk_usage(order.options.output.parent).free
     if needed - there > free:
         raise LaunchError(
@@ -301,11 +303,6 @@ def _check_room(order: _Order) -> None:
         )
 
 
-def _size(folder: Path) -> int:
-    files = (path for path in folder.rglob("*") if path.is_file())
-    return sum(path.lstat().st_size for path in files)
-
-
 def _record(stage: Path) -> dict[str, Any] | None:
     try:
         found = read_json(stage / _RECORD)
@@ -313,11 +310,6 @@ def _record(stage: Path) -> dict[str, Any] | None:
         _log.debug("no pack was begun: %s", error)
         return None
     return found if isinstance(found, dict) else None
-
-
-def _begin(order: _Order) -> None:
-    if _record(order.stage) is None:
-        _keep(order.stage, {"request": order.request, _STEPS: []})
 
 
 def _keep(stage: Path, record: dict[str, Any]) -> None:
@@ -423,19 +415,13 @@ def _collect_model(order: _Order, reporter: Reporter) -> None:
         from gaudi_launch.core.launch.model_setup import Wanted, fetch
 
         fetch(Wanted(order.model.repo, to=target), reporter)
-        _drop_records(target)
+        # remove what a download leaves besides the model
+        for name in (RECORD, LOCK):
+            (target / name).unlink(missing_ok=True)
+        for name in (PARTS, ".cache"):
+            shutil.rmtree(target / name, ignore_errors=True)
         return
     copy(order.source, target, reporter)
-
-
-def _drop_records(folder: Path) -> None:
-    """Remove what a download leaves besides the model.
-
-    The installation writes a separate record."""
-    for name in (RECORD, LOCK):
-        (folder / name).unlink(missing_ok=True)
-    for name in (PARTS, ".cache"):
-        shutil.rmtree(folder / name, ignore_errors=True)
 
 
 def copy(source: Path, target: Path, reporter: Reporter) -> None:
@@ -471,7 +457,12 @@ def _copy_file(source: Path, target: Path) -> None:
 def _collect_measurements(order: _Order) -> None:
     """Copy this machine's measurements of the model, without this machine's path."""
     root = measurements.root()
-    for folder in _measured(order):
+    folders = [measurements.root() / "calibrated" / order.model.name.lower()]
+    known = known_model(str(order.stage / "model"), must_exist=False)
+    profile = profiles.match(replace(known, name=order.model.name))
+    for each in profile.measurements if profile is not None else ():
+        folders.append(measurements.downloaded_folder(each.repo))
+    for folder in [folder for folder in dict.fromkeys(folders) if folder.is_dir()]:
         for path, relative in model_files(folder):
             inside = folder.relative_to(root).as_posix()
             target = order.stage / "measurements" / inside / relative
@@ -489,15 +480,6 @@ def _replace_in(path: Path, before: str, after: str) -> None:
 def place_measurements(path: Path, root: Path) -> None:
     """Write the folder of measurements of this machine into a file of a pack."""
     _replace_in(path, MEASUREMENTS_PLACE, str(root.absolute()))
-
-
-def _measured(order: _Order) -> list[Path]:
-    folders = [measurements.root() / "calibrated" / order.model.name.lower()]
-    known = known_model(str(order.stage / "model"), must_exist=False)
-    profile = profiles.match(replace(known, name=order.model.name))
-    for each in profile.measurements if profile is not None else ():
-        folders.append(measurements.downloaded_folder(each.published.repo))
-    return [folder for folder in dict.fromkeys(folders) if folder.is_dir()]
 
 
 def _export_recipes(order: _Order) -> None:

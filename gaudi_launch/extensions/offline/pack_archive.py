@@ -11,7 +11,6 @@ import tarfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.extensions.offline import pack_manifest
@@ -89,7 +88,11 @@ def _as_listed(tar: tarfile.TarFile, member: tarfile.TarInfo, progress: Progress
     """Return what the list has of a regular file. Raises TarError."""
     content = tar.extractfile(member)
     assert content is not None, "a regular file"
-    return PackFile(member.name, member.size, _sha256(content, progress))
+    running = hashlib.sha256()
+    while block := content.read(_BLOCK):
+        running.update(block)
+        progress(len(block))
+    return PackFile(member.name, member.size, running.hexdigest())
 
 
 def unpack(pack: Path, target: Path, progress: Progress) -> None:
@@ -116,14 +119,6 @@ def _first(tar: tarfile.TarFile, pack: Path) -> Manifest:
     content = tar.extractfile(member)
     assert content is not None, "a regular file"
     return pack_manifest.read(content.read(), str(pack))
-
-
-def _sha256(content: IO[bytes], progress: Progress) -> str:
-    running = hashlib.sha256()
-    while block := content.read(_BLOCK):
-        running.update(block)
-        progress(len(block))
-    return running.hexdigest()
 
 
 @contextmanager

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.messages import Message, message
@@ -12,10 +13,11 @@ from gaudi_launch.core.engines.registry import is_ray
 from gaudi_launch.core.launch.prepared import refuse_simulated
 from gaudi_launch.core.launch.route import prepare
 from gaudi_launch.core.render.deliver import Destination, RenderedFiles, deliver
+from gaudi_launch.core.render.gateway import GatewayPlace
 from gaudi_launch.core.render.rendered import Rendered
 from gaudi_launch.core.render.text import comments, heading
 from gaudi_launch.core.render.yaml_text import dump
-from gaudi_launch.extensions.ray.config import for_running_ray, read_yaml
+from gaudi_launch.extensions.ray.config import APPLICATION, IMPORT_PATH, for_running_ray, read_yaml
 from gaudi_launch.extensions.ray.engine import (
     IN_RAY,
     NAME,
@@ -24,7 +26,6 @@ from gaudi_launch.extensions.ray.engine import (
     config_of,
 )
 from gaudi_launch.extensions.ray.schema import check
-from gaudi_launch.extensions.ray.stack_config import StackDeployment, stack_document
 
 if TYPE_CHECKING:
     from gaudi_launch.core.launch.named_plans import NamedPlan, NamedPlans, ReadPlans
@@ -32,6 +33,88 @@ if TYPE_CHECKING:
     from gaudi_launch.core.launch.report import Reporter
     from gaudi_launch.core.planning.launch_options import LaunchOptions
     from gaudi_launch.core.planning.plan import Plan
+
+ROUTER = "Router"
+# each Ray process of the application; loopback engines and a router reserve no CPU
+_ROUTER_OPTIONS = {"num_cpus": 0}
+
+
+@dataclass(frozen=True)
+class StackDeployment:
+    """One model of a stack, from the Serve config of its plan.
+
+    ``names`` are those of requests, ``env`` the engine's variables.
+    """
+
+    name: str
+    names: tuple[str, ...]
+    config: Mapping[str, Any]
+    env: Mapping[str, str]
+
+
+def stack_document(
+    models: Sequence[StackDeployment], gateway: GatewayPlace, folder: str
+) -> dict[str, Any]:
+    """Return the config; ``folder`` has the application's modules on every node."""
+    args: dict[str, Any] = {"kind": "stack", "models": [_model(each) for each in models]}
+    secrets = gateway.secrets
+    if secrets.keys:
+        args["keys_file"] = secrets.keys
+    deployments = [_deployment(each) for each in models]
+    ongoing = sum(
+        int(each["num_replicas"]) * int(each["max_ongoing_requests"]) for each in deployments
+    )
+    router = {
+        "name": ROUTER,
+        "num_replicas": 1,
+        "max_ongoing_requests": ongoing,
+        "ray_actor_options": dict(_ROUTER_OPTIONS),
+    }
+    http: dict[str, Any] = {"host": gateway.host, "port": gateway.port}
+    if secrets.certificate:
+        http |= {"ssl_certfile": secrets.certificate, "ssl_keyfile": secrets.key}
+    made = {
+        "proxy_location": "HeadOnly",
+        "http_options": http,
+        "logging_config": {"enable_access_log": False},
+        "applications": [
+            {
+                "name": APPLICATION,
+                "route_prefix": "/",
+                "import_path": IMPORT_PATH,
+                "runtime_env": {"env_vars": {"PYTHONPATH": folder}},
+                "args": args,
+                "deployments": [*deployments, router],
+            }
+        ],
+    }
+    wrong = check(made)
+    assert not wrong, wrong
+    return made
+
+
+def _model(model: StackDeployment) -> dict[str, Any]:
+    args = model.config["applications"][0]["args"]
+    program, *words = args["argv"]
+    return {
+        "deployment": model.name,
+        "names": list(model.names),
+        "argv": [program, *words],
+        "sets": args["sets"],
+    }
+
+
+def _deployment(model: StackDeployment) -> dict[str, Any]:
+    """Return the deployment of a model's config, under its name in the stack.
+
+    Each has the variables of its engine; Ray adds those of the application.
+    """
+    found = dict(model.config["applications"][0]["deployments"][0])
+    options = dict(found["ray_actor_options"])
+    if model.env:
+        variables = {name: model.env[name] for name in sorted(model.env)}
+        options["runtime_env"] = {"env_vars": variables}
+    return {**found, "name": model.name, "ray_actor_options": options}
 
 
 def ray_serve(options: LaunchOptions, to: Destination, reporter: Reporter) -> RenderedFiles:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,25 +12,81 @@ from gaudi_launch.cli.short_page import NotedRow, ShortPage, command_line
 from gaudi_launch.cli.views.estimate import warmup_json
 from gaudi_launch.core.base.durations import duration, span
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
-from gaudi_launch.core.base.messages import rendered, text
+from gaudi_launch.core.base.messages import Message, message, rendered, text
 from gaudi_launch.core.base.optional import mapped
 from gaudi_launch.core.host.accelerators import product_of
 from gaudi_launch.core.launch.machine import load
-from gaudi_launch.extensions.recommend.compared import compared
 from gaudi_launch.extensions.recommend.front import cards_for_rates
+from gaudi_launch.extensions.recommend.space import SearchCase, SearchedEngine, layout_name, layouts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from gaudi_launch.core.predict.evidence import Evidence
     from gaudi_launch.extensions.recommend.case import Recommended
-    from gaudi_launch.extensions.recommend.compared import ComparedSizes
     from gaudi_launch.extensions.recommend.finder import Sensitivity
-    from gaudi_launch.extensions.recommend.goal import Served
     from gaudi_launch.extensions.recommend.limit import Limit
     from gaudi_launch.extensions.recommend.trial import Trial
 
-_COLUMNS = ("replicas", "cards", "dtype", "batch", "tokens", "per_card", "ttft", "tpot", "e2e")
+
+@dataclass(frozen=True)
+class ComparedSizes:
+    """The layouts of a search.
+
+    ``tensor`` and ``stages`` are the sizes in them; ``experts`` are the numbers of cards over which
+    the experts of a mixture are divided, with 0 for each expert over all cards; empty without
+    experts.
+    """
+
+    layouts: tuple[str, ...]
+    tensor: tuple[int, ...]
+    stages: tuple[int, ...]
+    experts: tuple[int, ...]
+    notes: tuple[Message, ...]
+
+
+def compared(case: SearchCase) -> ComparedSizes:
+    """Return the parallel sizes of a search, with what is known about their speeds."""
+    first = case.engines[0]
+    pairs = list(dict.fromkeys(layouts(case, first)))
+    return ComparedSizes(
+        layouts=tuple(layout_name(*pair) for pair in pairs),
+        tensor=tuple(sorted({cards for cards, _ in pairs})),
+        stages=tuple(sorted({stages for _, stages in pairs})),
+        experts=_experts(case, first),
+        notes=(*_stage_notes(case, first), *_expert_notes(case, first)),
+    )
+
+
+def _experts(case: SearchCase, searched: SearchedEngine) -> tuple[int, ...]:
+    if not case.model.moe:
+        return ()
+    sizes = {searched.experts(case.model, cards) for cards, _ in layouts(case, searched)}
+    if not searched.decides_experts():
+        sizes |= {0, *(cards for cards, _ in layouts(case, searched))}
+    return tuple(sorted(sizes))
+
+
+def _stage_notes(case: SearchCase, searched: SearchedEngine) -> list[Message]:
+    label = searched.engine.identity.label
+    found: list[Message] = []
+    if searched.spreads:
+        found.append(message("recommend.spread_assumed"))
+    if not searched.engine.runs_stages(case.model):
+        found.append(message("recommend.no_stages", engine=label))
+    elif not searched.spreads:
+        found.append(message("recommend.stages_assumed"))
+    return found
+
+
+def _expert_notes(case: SearchCase, searched: SearchedEngine) -> list[Message]:
+    if not case.model.moe:
+        return []
+    if searched.decides_experts():
+        return [message("recommend.experts_given")]
+    return [message("recommend.experts_equal")]
+
+
 _OPTIONS = {
     "dtype": "-d",
     "cards": "-n",
@@ -51,6 +108,7 @@ def to_json(answer: Recommended) -> dict[str, Any]:
     """Return the object of --json. Seconds, tokens, output tokens per second."""
     found = answer.found
     search, goal = found.case, found.goal
+    sizes = compared(search)
     return {
         "schema": 1,
         "model": search.model.path,
@@ -76,7 +134,13 @@ def to_json(answer: Recommended) -> dict[str, Any]:
         "stack_entry": answer.stack_entry,
         "plan": mapped(lambda plan: plan.to_json(), answer.plan),
         "cluster": _cluster_json(answer),
-        "compared": _compared_json(compared(search)),
+        "compared": {
+            "layouts": list(sizes.layouts),
+            "tensor_parallel": list(sizes.tensor),
+            "pipeline_parallel": list(sizes.stages),
+            "expert_parallel": list(sizes.experts),
+            "notes": [note.to_json() for note in sizes.notes],
+        },
         "band": _bands(answer),
         "limit": mapped(_limit_json, found.limit),
         "runner_up": _runner_json(answer),
@@ -130,16 +194,6 @@ def _limit_json(limit: Limit) -> dict[str, Any]:
     return {"name": limit.name, "shares": shares}
 
 
-def _compared_json(sizes: ComparedSizes) -> dict[str, Any]:
-    return {
-        "layouts": list(sizes.layouts),
-        "tensor_parallel": list(sizes.tensor),
-        "pipeline_parallel": list(sizes.stages),
-        "expert_parallel": list(sizes.experts),
-        "notes": [note.to_json() for note in sizes.notes],
-    }
-
-
 def _rounded(value: float) -> float:
     return float(f"{value:.4g}")
 
@@ -171,22 +225,18 @@ def _trial_json(trial: Trial) -> dict[str, Any]:
         found["warmup_seconds"] = warmup_json(trial.plan.estimate)
     if served is not None:
         found["objective"] = _rounded(trial.score)
-        found["served"] = _served_json(served)
+        found["served"] = {
+            "replicas": served.replicas,
+            "data_parallel": served.replicas,
+            "cards": served.cards,
+            "nodes": served.nodes,
+            "ttft": _rounded(served.ttft),
+            "tpot": _rounded(served.tpot),
+            "e2e": _rounded(served.e2e),
+            "output_tokens_per_second": _rounded(served.tokens),
+            "output_tokens_per_second_per_card": _rounded(served.per_card),
+        }
     return found
-
-
-def _served_json(served: Served) -> dict[str, Any]:
-    return {
-        "replicas": served.replicas,
-        "data_parallel": served.replicas,
-        "cards": served.cards,
-        "nodes": served.nodes,
-        "ttft": _rounded(served.ttft),
-        "tpot": _rounded(served.tpot),
-        "e2e": _rounded(served.e2e),
-        "output_tokens_per_second": _rounded(served.tokens),
-        "output_tokens_per_second_per_card": _rounded(served.per_card),
-    }
 
 
 def _bands(answer: Recommended) -> dict[str, Any] | None:
@@ -270,7 +320,7 @@ def show(answer: Recommended, plot: Path | None, *, complete: bool) -> None:
         _tell_others(answer, sentences)
     _tell_search(answer, sentences)
     tail = [text("plot.drawn", path=str(plot))] if plot is not None else []
-    columns = [text(f"recommend.column_{name}") for name in _COLUMNS]
+    columns = text("recommend.columns").split("|")
     page = ShortPage(
         facts.lines,
         columns,
@@ -282,7 +332,12 @@ def show(answer: Recommended, plot: Path | None, *, complete: bool) -> None:
     )
     page.show(complete=complete)
     if complete:
-        _show_stack_entry(answer)
+        from gaudi_launch.core.render.yaml_text import dump
+
+        entry = answer.stack_entry
+        if entry is not None:
+            console().print(text("recommend.stack_entry"))
+            print(dump({"schema": 1, "models": [entry]}), end="")
 
 
 class Sentences:
@@ -414,16 +469,6 @@ def _tell_winner(answer: Recommended, say: Sentences) -> None:
             blocks=blocks,
         )
     _tell_limit(answer, say)
-
-
-def _show_stack_entry(answer: Recommended) -> None:
-    """Print the answer as a stack.yaml with one model."""
-    from gaudi_launch.core.render.yaml_text import dump
-
-    entry = answer.stack_entry
-    if entry is not None:
-        console().print(text("recommend.stack_entry"))
-        print(dump({"schema": 1, "models": [entry]}), end="")
 
 
 def wrapped(words: Sequence[str]) -> list[str]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePath
@@ -34,12 +35,12 @@ from gaudi_launch.core.planning.engine_args import engine_args
 from gaudi_launch.core.planning.exported import skips_warmup
 from gaudi_launch.core.planning.memory import memory_in
 from gaudi_launch.core.planning.option_table import UPSTREAM, option_table
+from gaudi_launch.core.planning.parse import read_time
 from gaudi_launch.core.planning.passthrough import sent_options, with_user_args
 from gaudi_launch.core.planning.plan import Command, EngineIdentity, Setting
 from gaudi_launch.core.planning.precision import weight_type
 from gaudi_launch.core.planning.request import Request
 from gaudi_launch.core.planning.speed import step_time_in
-from gaudi_launch.extensions.simulated.faults import fault_document, read_fault
 from gaudi_launch.extensions.simulated.settings_file import KEY, SimulatedCards, cache_kinds
 from gaudi_launch.extensions.simulated.stand_in import (
     Tokenizer,
@@ -47,6 +48,76 @@ from gaudi_launch.extensions.simulated.stand_in import (
     stand_in_config,
     tokenizer_of,
 )
+
+# the time after the warm-up where none is given, in seconds
+_DEFAULT_SECONDS = {
+    "card-lost": 60.0,
+    "slow-card": 0.0,
+    "hang": 60.0,
+    "crash": 60.0,
+    "compile": 0.0,
+    "oom": 60.0,
+}
+KINDS = tuple(_DEFAULT_SECONDS)
+_WITH_CARD = ("card-lost", "slow-card")
+_MOST_SECONDS = 86_400.0
+_FAULT = re.compile(r"(?P<kind>[a-z-]+)(=(?P<module>[0-9]{1,3}))?(@(?P<time>[0-9a-z.]+))?")
+
+
+@dataclass(frozen=True)
+class CardFault:
+    """One fault: its kind, seconds after the warm-up, and its card's module ID."""
+
+    kind: str
+    after: float
+    module: int | None = None
+
+
+def read_fault(text: str) -> CardFault:
+    """Return the fault of ``KIND[=MODULE][@TIME]``, as ``card-lost@120s``.
+
+    Raises LaunchError (USAGE).
+    """
+    found = _FAULT.fullmatch(text.strip())
+    kind = found["kind"] if found else ""
+    if found is None or kind not in KINDS:
+        raise LaunchError("simulated.fault", ExitCode.USAGE, found=text, kinds=", ".join(KINDS))
+    module = None if found["module"] is None else int(found["module"])
+    if module is not None and kind not in _WITH_CARD:
+        raise LaunchError(
+            "simulated.fault_no_card", ExitCode.USAGE, found=text, kinds=", ".join(_WITH_CARD)
+        )
+    if module is None and kind == "slow-card":
+        raise LaunchError("simulated.fault_needs_card", ExitCode.USAGE, found=text)
+    after: float | None = _DEFAULT_SECONDS[kind]
+    if found["time"] is not None:
+        after = read_time(found["time"])
+    if after is None or not 0 <= after <= _MOST_SECONDS:
+        raise LaunchError(
+            "simulated.fault_time", ExitCode.USAGE, found=text, most=f"{_MOST_SECONDS:.0f}"
+        )
+    return CardFault(kind, after, module)
+
+
+def fault_document(
+    faults: Sequence[CardFault], modules: Sequence[int], cards: int
+) -> list[dict[str, Any]]:
+    """Return the executor's list: each fault with its copy of the model.
+
+    ``modules`` are those of all copies, ``cards`` of them for each copy. A fault without a card
+    concerns the first copy. Raises LaunchError (USAGE) for a card that the service does not have.
+    """
+    found = []
+    for fault in faults:
+        rank, module = 0, fault.module
+        if module is not None and module not in modules:
+            listed = ",".join(map(str, modules))
+            raise LaunchError("simulated.fault_card", ExitCode.USAGE, module=module, modules=listed)
+        if module is not None:
+            rank = list(modules).index(module) // cards
+        found.append({"kind": fault.kind, "after": fault.after, "module": module, "rank": rank})
+    return found
+
 
 NAME = "simulated"
 RUNTIME = Path(__file__).parent / "runtime"
@@ -176,6 +247,8 @@ class Simulated(VllmGaudi):
         document = self._cards(settings, context).to_text()
         digest = hashlib.sha256(f"{config}{document}".encode()).hexdigest()[:12]
         folder = PurePath(request.files_dir) / f"simulated-{digest}"
+        # the options of the plan that vLLM gets
+        kept = _KEPT_FROM_VLLM if tokenizer.own else (*_KEPT_FROM_VLLM, *_PARSERS)
         args = engine_args(
             table=option_table(UPSTREAM),
             head=(self.python or "python3", *API_SERVER),
@@ -183,7 +256,7 @@ class Simulated(VllmGaudi):
                 ("--model", str(folder)),
                 ("--tokenizer", tokenizer.path),
                 *_named(settings, request),
-                *self._sent(settings, tokenizer),
+                *(option for option in sent_options(settings) if option[0] not in kept),
                 (_BACKEND, EXECUTOR),
                 ("--middleware", MIDDLEWARE),
                 # a model follows the schema of a tool; here only a grammar does
@@ -209,13 +282,6 @@ class Simulated(VllmGaudi):
 
     def _tokenizer(self, model: Model) -> Tokenizer:
         return self.tokenizer or tokenizer_of(replace(model, path=""))
-
-    def _sent(
-        self, settings: Sequence[Setting], tokenizer: Tokenizer
-    ) -> list[tuple[str, str | None]]:
-        """Return the options of the plan that vLLM gets."""
-        kept = _KEPT_FROM_VLLM if tokenizer.own else (*_KEPT_FROM_VLLM, *_PARSERS)
-        return [option for option in sent_options(settings) if option[0] not in kept]
 
     def _cards(self, settings: Sequence[Setting], context: Context) -> SimulatedCards:
         """Return the settings of the simulated cards.

@@ -149,35 +149,24 @@ def _compared(stack: StackFile) -> _Compared:
     alive = alive_services(stack, before)
     now = record_of(stack, engine_names(stack, before, alive))
     found = _Compared(stack, before, alive, now)
-    _check_names(found)
-    _check_files(found)
-    return found
-
-
-def _check_files(found: _Compared) -> None:
-    """Raise LaunchError (USAGE) where keys or TLS files cannot be used.
-
-    A gateway that runs keeps those that it has.
-    """
+    # a service of another kind may have one of the names
+    for name in found.now.services:
+        if name in found.alive and name not in found.started:
+            raise LaunchError("services.name_taken", ExitCode.USAGE, name=name)
+    # a gateway that runs keeps the keys and TLS files that it has
     try:
         check_access(found.stack)
     except LaunchError as error:
         if found.stack.gateway_service not in found.alive:
             raise
         raise LaunchError("stack.access_kept", error.exit_code, why=str(error)) from None
+    return found
 
 
 def _check_environment() -> None:
     if os.environ.get("VLLM_API_KEY"):
         # the gateway removes keys from requests, so an engine with one would refuse all of them
         raise LaunchError("stack.api_key", ExitCode.USAGE)
-
-
-def _check_names(found: _Compared) -> None:
-    """Raise LaunchError (USAGE) where a service of another kind has one of the names."""
-    for name in found.now.services:
-        if name in found.alive and name not in found.started:
-            raise LaunchError("services.name_taken", ExitCode.USAGE, name=name)
 
 
 def _check_same(found: _Compared) -> None:

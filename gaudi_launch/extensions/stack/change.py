@@ -147,7 +147,7 @@ class _Change:
     def _begin_gateway(self) -> str:
         """Start the gateway, or give a running one what runs now; return what was done."""
         from gaudi_launch.core.launch.waiting import until_ready
-        from gaudi_launch.extensions.stack.gateway import case as gateway
+        from gaudi_launch.extensions.stack.gateway import gateway_job as gateway
 
         settings, name = self._stack.gateway, self._stack.gateway_service
         done = "started"
@@ -167,7 +167,7 @@ class _Change:
 
     def _route(self) -> None:
         """Give the gateway the engines that are to answer now."""
-        from gaudi_launch.extensions.stack.gateway import case as gateway
+        from gaudi_launch.extensions.stack.gateway import gateway_job as gateway
 
         wanted = self._backends()
         if wanted != self._routes:
@@ -200,7 +200,14 @@ class _Change:
         for name in step.starts:
             self._start(self._services[name])
         if wait:
-            self._wait(step)
+            # wait for the engines of the step's models that exist by now
+            later = self._coming.difference(self._started)
+            names = [
+                each.name
+                for each in self._planned.services
+                if each.model.name in step.models and each.name not in later
+            ]
+            wait_for(names, self._reporter)
         if step.ends_after:
             self._coming.difference_update(step.starts)
             self._route()
@@ -240,16 +247,6 @@ class _Change:
         self._planned = replace(self._planned, services=every)
         self._route()
         return moved
-
-    def _wait(self, step: ChangeStep) -> None:
-        """Wait for the engines of the step's models that exist by now."""
-        later = self._coming.difference(self._started)
-        names = [
-            each.name
-            for each in self._planned.services
-            if each.model.name in step.models and each.name not in later
-        ]
-        wait_for(names, self._reporter)
 
     def _end_routed(self, names: Sequence[str]) -> None:
         """End engines that the gateway does not route to any more."""

@@ -34,15 +34,6 @@ class RunningEngine:
 
 
 @dataclass(frozen=True)
-class NewEngine:
-    """An engine to start, with its cards."""
-
-    name: str
-    model: str
-    share: CardShare
-
-
-@dataclass(frozen=True)
 class ChangeStep:
     """One step of a change.
 
@@ -69,7 +60,7 @@ class ChangeCase:
     host: Host
     groups: tuple[tuple[str, ...], ...]
     running: tuple[RunningEngine, ...]
-    new: tuple[NewEngine, ...]
+    new: tuple[CardShare, ...]
     visible: tuple[int, ...] | None = None
 
 
@@ -121,13 +112,13 @@ class _Rolling:
                 found.append(ChangeStep(models=models, ends_after=names))
         return found
 
-    def _fitting(self, wanted: Sequence[NewEngine]) -> dict[str, Placement] | None:
+    def _fitting(self, wanted: Sequence[CardShare]) -> dict[str, Placement] | None:
         """Return cards for these engines next to all that run, if they suffice."""
         busy = [module for modules in self._used.values() for module in modules]
         try:
             placed = divide(
                 with_cards(self._case.host, busy=busy),
-                [each.share for each in wanted],
+                wanted,
                 visible=self._case.visible,
                 refused=lambda position, error: error,
             )
@@ -136,7 +127,7 @@ class _Rolling:
             return None
         return {each.name: cards for each, cards in zip(wanted, placed, strict=True)}
 
-    def _next(self, left: Sequence[NewEngine]) -> ChangeStep:
+    def _next(self, left: Sequence[CardShare]) -> ChangeStep:
         """Return the step that starts as many of these as possible."""
         if self._at_once is not None:
             chosen = {each.name: self._at_once[each.name] for each in left}
@@ -146,15 +137,15 @@ class _Rolling:
             return self._started(left, fitting, ())
         return self._in_place(left)
 
-    def _most(self, left: Sequence[NewEngine]) -> dict[str, Placement]:
+    def _most(self, left: Sequence[CardShare]) -> dict[str, Placement]:
         """Return the cards of the engines that fit next to all that run."""
-        chosen: list[NewEngine] = []
+        chosen: list[CardShare] = []
         for each in left:
             if self._fitting([*chosen, each]) is not None:
                 chosen.append(each)
         return self._fitting(chosen) or {}
 
-    def _in_place(self, left: Sequence[NewEngine]) -> ChangeStep:
+    def _in_place(self, left: Sequence[CardShare]) -> ChangeStep:
         """Return the step that ends old engines first, until one new one fits."""
         for each in left:
             before = (dict(self._used), list(self._answering), list(self._old))
@@ -170,7 +161,7 @@ class _Rolling:
         raise self._refused(left[0].model, self._reason)
 
     def _started(
-        self, left: Sequence[NewEngine], placed: Mapping[str, Placement], ended: tuple[str, ...]
+        self, left: Sequence[CardShare], placed: Mapping[str, Placement], ended: tuple[str, ...]
     ) -> ChangeStep:
         """Return a step with these new engines, and take their cards."""
         self.placements.update(placed)
@@ -187,7 +178,7 @@ class _Rolling:
             interrupted=interrupted,
         )
 
-    def _with_old(self, step: ChangeStep, left: Sequence[NewEngine]) -> ChangeStep:
+    def _with_old(self, step: ChangeStep, left: Sequence[CardShare]) -> ChangeStep:
         """Return the step with the old engines that end after it.
 
         As many as were started, and all with the last new one of a model.

@@ -16,10 +16,12 @@ from gaudi_launch.core.planning.placement import Placement, choose
 
 @dataclass(frozen=True)
 class CardShare:
-    """The cards of one service: a number, or the modules that the user chose."""
+    """The cards of an engine to start: a number, or the modules that the user chose."""
 
     cards: int
     modules: tuple[int, ...] | None = None
+    name: str = ""
+    model: str = ""
 
 
 def with_cards(host: Host, *, busy: Iterable[int] | None = None) -> Host:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
@@ -21,21 +21,9 @@ from gaudi_launch.extensions.stack.gateway.gateway_settings import (
     GatewaySettings,
     RequestLimits,
     Tls,
-    UserLimits,
 )
 
 _EXTRA = "engine-arguments"
-
-
-@dataclass(frozen=True)
-class ModelOption:
-    """An option of ``serve`` by its long name without dashes.
-
-    A switch is True or False, an option that may be repeated is a tuple.
-    """
-
-    key: str
-    value: str | bool | tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -53,7 +41,7 @@ class StackModel:
     balance: Balance = "least-load"
     after: tuple[str, ...] = ()
     restart: str = "on-failure"
-    options: tuple[ModelOption, ...] = ()
+    options: Mapping[str, str | bool | tuple[str, ...]] = field(default_factory=dict)
     engine_arguments: tuple[str, ...] = ()
 
     @property
@@ -113,7 +101,14 @@ def parse_stack(content: str, path: Path) -> StackFile:
             for key in ("port", "keys-file", "tls", "users", "trusted-proxies")
         },
     )
-    _check_proxies(found)
+    for each in found.gateway.trusted_proxies:
+        try:
+            ip_network(each, strict=False)
+        except ValueError as error:
+            line = found.lines["trusted-proxies"]
+            raise LaunchError(
+                "stack.bad", ExitCode.USAGE, path=str(found.path), line=line, why=str(error)
+            ) from None
     _check_names(found)
     _check_order(found)
     return found
@@ -161,7 +156,7 @@ def _model(entry: Mapping[str, Any], line: int) -> StackModel:
         balance=entry.get("balance", "least-load"),
         after=tuple(entry.get("after") or ()),
         restart=entry.get("restart", "on-failure"),
-        options=tuple(ModelOption(key, as_typed(value)) for key, value in options.items()),
+        options={key: as_typed(value) for key, value in options.items()},
         engine_arguments=arguments,
     )
 
@@ -182,24 +177,12 @@ def _gateway(entry: Mapping[str, Any], folder: Path) -> GatewaySettings:
     return GatewaySettings(
         **given,
         limits=_limits(entry.get("limits") or {}),
-        user_limits=tuple(UserLimits(user, _limits(limits)) for user, limits in users.items()),
+        user_limits={user: _limits(limits) for user, limits in users.items()},
     )
 
 
 def _limits(entry: Mapping[str, Any]) -> RequestLimits:
     return RequestLimits(entry.get("requests-per-minute"), entry.get("concurrent"))
-
-
-def _check_proxies(stack: StackFile) -> None:
-    """Raise LaunchError (USAGE) for a proxy that is not an address or a network."""
-    for each in stack.gateway.trusted_proxies:
-        try:
-            ip_network(each, strict=False)
-        except ValueError as error:
-            line = stack.lines["trusted-proxies"]
-            raise LaunchError(
-                "stack.bad", ExitCode.USAGE, path=str(stack.path), line=line, why=str(error)
-            ) from None
 
 
 def _check_names(stack: StackFile) -> None:

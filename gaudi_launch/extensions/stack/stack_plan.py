@@ -13,13 +13,13 @@ from gaudi_launch.core.base.paths import machine_root
 from gaudi_launch.core.host.hardware import Host
 from gaudi_launch.core.planning.launch_options import LaunchOptions
 from gaudi_launch.core.planning.placement import Placement, choose, parse_visible
-from gaudi_launch.extensions.stack.changes import ChangeCase, NewEngine, RunningEngine, steps_of
+from gaudi_launch.extensions.stack.changes import ChangeCase, RunningEngine, steps_of
 from gaudi_launch.extensions.stack.division import CardShare, with_cards
 from gaudi_launch.extensions.stack.stack_file import read_stack, start_order
 from gaudi_launch.extensions.stack.stack_record import engine_hash, engine_names, read_record
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Sequence
 
     from gaudi_launch.core.launch.prepared import Prepared
     from gaudi_launch.core.planning.plan import Plan
@@ -184,7 +184,8 @@ def changes_of(stack: StackFile, machine: str | None = None) -> StackChanges:
     Nothing runs on another ``machine``. Raises LaunchError with the line of the file.
     """
     sized = {model.name: sized_model(stack, model, machine) for model in stack.models}
-    host = _machine_of(list(sized.values()))
+    # the machine whose cards are divided; an empty one where none is needed
+    host = next((each.prepared.host for each in sized.values() if each.cards), Host())
     before = read_record(stack.name) if machine is None else None
     alive = alive_services(stack, before) if machine is None else {}
     known = {name: each for name, each in alive.items() if before and name in before.services}
@@ -192,7 +193,12 @@ def changes_of(stack: StackFile, machine: str | None = None) -> StackChanges:
     running = _running(stack, before, known, names)
     kept = {each.name for each in running if each.role == "kept"}
     groups = tuple(tuple(model.name for model in group) for group in start_order(stack))
-    new = _new_engines(sized, names, kept)
+    new = tuple(
+        CardShare(each.cards, each.modules, name, model)
+        for model, each in sized.items()
+        for name in names[model]
+        if name not in kept
+    )
     case = ChangeCase(
         host, groups, running, new, parse_visible(os.environ.get("HABANA_VISIBLE_MODULES"))
     )
@@ -209,7 +215,14 @@ def changes_of(stack: StackFile, machine: str | None = None) -> StackChanges:
         each = sized[model.name]
         for name in names[model.name]:
             if name in kept:
-                services.append(_kept_service(stack, each, known[name], host))
+                # a running service on the cards and the port that it has
+                service = known[name]
+                placement = Placement(modules=())
+                if each.cards:
+                    placement = choose(with_cards(host), modules=service.modules)
+                port = int(service.url.rpartition(":")[2])
+                made = _service(stack, each, service.name, placement, port=port)
+                services.append(replace(made, running=True))
                 continue
             cards = placements[name]
             services.append(_service(stack, each, name, cards, port=ports[name]))
@@ -250,17 +263,6 @@ def _running(
     return tuple(found)
 
 
-def _new_engines(
-    sized: Mapping[str, _Sized], names: Mapping[str, tuple[str, ...]], kept: Collection[str]
-) -> tuple[NewEngine, ...]:
-    return tuple(
-        NewEngine(name, model, CardShare(each.cards, each.modules))
-        for model, each in sized.items()
-        for name in names[model]
-        if name not in kept
-    )
-
-
 def _free_of(case: ChangeCase) -> tuple[int, ...]:
     """Return the modules that are free, or are used by this stack only."""
     own = [module for each in case.running for module in each.modules]
@@ -289,7 +291,7 @@ def options_of(stack: StackFile, model: StackModel, machine: str | None) -> Laun
 
     refuse_secret_args(engine_args(table=option_table(UPSTREAM), user=model.engine_arguments))
     known = saved_fields()
-    given: dict[str, Any] = {known[each.key]: each.value for each in model.options}
+    given: dict[str, Any] = {known[key]: value for key, value in model.options.items()}
     extra = model.engine_arguments
     if model.aliases:
         # vLLM's form of several names; serve has an option for one
@@ -342,11 +344,6 @@ def chosen_cards(stack: StackFile, model: StackModel, machine: str | None) -> in
     return len(made.placement.modules)
 
 
-def _machine_of(sized: Sequence[_Sized]) -> Host:
-    """Return the machine whose cards are divided; an empty one where none is needed."""
-    return next((each.prepared.host for each in sized if each.cards), Host())
-
-
 def _check_modules(stack: StackFile, sized: Mapping[str, _Sized]) -> None:
     """Raise LaunchError (USAGE) where two models name the same module."""
     first: dict[int, StackModel] = {}
@@ -383,18 +380,6 @@ def _check_enough(stack: StackFile, sized: Mapping[str, _Sized], case: ChangeCas
                 count=len(available),
                 free=",".join(map(str, available)) or "-",
             )
-
-
-def _kept_service(
-    stack: StackFile, sized: _Sized, service: ServiceRecord, host: Host
-) -> StackService:
-    """Return a running service on the cards and the port that it has."""
-    placement = Placement(modules=())
-    if sized.cards:
-        placement = choose(with_cards(host), modules=service.modules)
-    port = int(service.url.rpartition(":")[2])
-    made = _service(stack, sized, service.name, placement, port=port)
-    return replace(made, running=True)
 
 
 def _ports(names: Sequence[str], gateway: int, *, here: bool) -> dict[str, int]:

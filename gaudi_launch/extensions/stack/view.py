@@ -94,14 +94,10 @@ def show_plan(planned: StackPlan) -> None:
     seconds = planned.start_seconds
     if seconds is not None:
         out.print(text("stack.start_time", low=rough(seconds[0]), high=rough(seconds[1])))
-    for line in _warnings(planned):
-        out.print(text("plan.warning", what=line))
-
-
-def _warnings(planned: StackPlan) -> list[str]:
-    """Return the warnings of all plans, each once."""
+    # the warnings of all plans, each once
     found = [each.render() for service in planned.services for each in service.plan.warnings]
-    return list(dict.fromkeys(found))
+    for line in dict.fromkeys(found):
+        out.print(text("plan.warning", what=line))
 
 
 def _row(service: StackService) -> tuple[str, ...]:

@@ -241,7 +241,12 @@ class Tgi(Engine):
         words = self._words(request)
         cards = len(context.placement.modules)
         tokens = self._tokens(request, model)
-        self._check_heads(request, model, cards)
+        refuse_heads(request, model, cards)
+        kv = model.kv_heads
+        if self.paged and kv and kv % cards and model.model_type in words_of.DIVIDED_KV_TYPES:
+            raise LaunchError(
+                "tgi.kv_heads", ExitCode.MODEL, heads=kv, cards=cards, version=self.version
+            )
         decisions = Decisions(request.environment)
         decisions.warn("tgi.maintenance")
         if self.version not in _NAMED:
@@ -261,14 +266,6 @@ class Tgi(Engine):
             decisions.warn("tgi.batch_total")
         self._lost(context, decisions, tokens)
         return Proposal(decisions.settings(), tuple(decisions.warnings))
-
-    def _check_heads(self, request: Request, model: Model, cards: int) -> None:
-        refuse_heads(request, model, cards)
-        kv = model.kv_heads
-        if self.paged and kv and kv % cards and model.model_type in words_of.DIVIDED_KV_TYPES:
-            raise LaunchError(
-                "tgi.kv_heads", ExitCode.MODEL, heads=kv, cards=cards, version=self.version
-            )
 
     def _variables(self, context: Context, decisions: Decisions) -> None:
         request = context.request

@@ -183,7 +183,10 @@ def _powers(limits: TgiLimits, env: Mapping[str, str], *, vision: bool, mllama: 
     pad = int(env.get("PAD_SEQUENCE_TO_MULTIPLE_OF", _PADS[vision]))
     largest = min(math.ceil(limits.prefill_tokens / limits.input_tokens), limits.batch_size)
     if vision:
-        prefill_bs = _doubling(largest)
+        values = [1]
+        while values[-1] < largest:
+            values.append(min(values[-1] * 2, largest))
+        prefill_bs = values
         image = int(env.get("BASE_IMAGE_TOKENS", 2048))
         if mllama:
             image = pad
@@ -205,10 +208,3 @@ def _powers(limits: TgiLimits, env: Mapping[str, str], *, vision: bool, mllama: 
 
 def _powers_to(base: int, most: int) -> list[int]:
     return [base**i for i in range(math.ceil(math.log(most, base)) + 1)]
-
-
-def _doubling(most: int) -> list[int]:
-    values = [1]
-    while values[-1] < most:
-        values.append(min(values[-1] * 2, most))
-    return values

@@ -75,7 +75,12 @@ def adjust(context: Context, decisions: Decisions, unread: Sequence[str]) -> Non
     ``unread`` are variables that the script exports and that its tree does not read.
     """
     model, request = context.model, context.request
-    _remote_code(decisions, context)
+    agreed, needed = context.request.trust_remote_code, context.model.remote_code
+    decisions.drop("option", "--trust-remote-code")
+    if agreed and needed is not False:
+        decisions.option("--trust-remote-code", None, message("plan.agreed"), source="flag")
+    elif agreed:
+        decisions.warn("plan.remote_code_unneeded", model=context.model.name)
     for name in unread:
         decisions.drop("env", name)
     if decisions.get("option", "--distributed_executor_backend") != "ray":
@@ -88,7 +93,15 @@ def adjust(context: Context, decisions: Decisions, unread: Sequence[str]) -> Non
     if model.stages > 1:
         reason = message("cluster.why_tensor_cache")
         decisions.env("PT_HPUGRAPH_DISABLE_TENSOR_CACHE", "0", reason, origin=_README)
-    _open_to_others(context, decisions)
+    # close what the scripts leave open to all clients of the port
+    longest = context.model.max_position_embeddings
+    # /sleep, /wake_up, /reset_prefix_cache and /server_info, for which no key is needed
+    # (HabanaAI/vllm-fork@17a7946f4:vllm/entrypoints/openai/api_server.py:870-915)
+    decisions.drop_unless_exported("VLLM_SERVER_DEV_MODE")
+    if longest and context.limits.max_model_len <= longest:
+        # the engine's check of the length stays on (the same tree's vllm/config.py
+        # _get_and_verify_max_len)
+        decisions.drop_unless_exported("VLLM_ALLOW_LONG_MAX_MODEL_LEN")
     _length_reason(context, decisions)
     _spelling(decisions)
     if request.args.has(PREFIX_CACHING) or _speculates(request.args):
@@ -107,27 +120,6 @@ def experts(model: Model, decisions: Decisions) -> None:
         decisions.drop("env", name)
     if model.moe is None and model.name:
         decisions.warn("plan.moe_unknown", model=model.name)
-
-
-def _remote_code(decisions: Decisions, context: Context) -> None:
-    agreed, needed = context.request.trust_remote_code, context.model.remote_code
-    decisions.drop("option", "--trust-remote-code")
-    if agreed and needed is not False:
-        decisions.option("--trust-remote-code", None, message("plan.agreed"), source="flag")
-    elif agreed:
-        decisions.warn("plan.remote_code_unneeded", model=context.model.name)
-
-
-def _open_to_others(context: Context, decisions: Decisions) -> None:
-    """Close what the scripts leave open to all clients of the port."""
-    longest = context.model.max_position_embeddings
-    # /sleep, /wake_up, /reset_prefix_cache and /server_info, for which no key is needed
-    # (HabanaAI/vllm-fork@17a7946f4:vllm/entrypoints/openai/api_server.py:870-915)
-    decisions.drop_unless_exported("VLLM_SERVER_DEV_MODE")
-    if longest and context.limits.max_model_len <= longest:
-        # the engine's check of the length stays on (the same tree's vllm/config.py
-        # _get_and_verify_max_len)
-        decisions.drop_unless_exported("VLLM_ALLOW_LONG_MAX_MODEL_LEN")
 
 
 def _length_reason(context: Context, decisions: Decisions) -> None:
@@ -187,7 +179,10 @@ def plan_buckets(
     fills in the rest, because parts of two plans together guarantee no coverage.
     """
     request = context.request
-    own = _own_ranges(request, decisions)
+    # the variables of buckets that the user exported or a profile has
+    names = {name for name, value in request.environment.items() if value}
+    names |= {setting.name for setting in decisions.settings() if setting.source == "profile"}
+    own = set(filter(_BUCKET_VARIABLE.match, names))
     if own:
         decisions.warn("plan.own_buckets", names=", ".join(sorted(own)))
         return
@@ -226,13 +221,6 @@ def plan_buckets(
     settle(found.buckets.graphs)
     # the number of graphs is known when the settings are set
     settle(count())
-
-
-def _own_ranges(request: Request, decisions: Decisions) -> set[str]:
-    """Return the variables of buckets that the user exported or a profile has."""
-    names = {name for name, value in request.environment.items() if value}
-    names |= {setting.name for setting in decisions.settings() if setting.source == "profile"}
-    return set(filter(_BUCKET_VARIABLE.match, names))
 
 
 def chooses_prompts(context: Context) -> bool:

@@ -312,7 +312,13 @@ class VllmFork(Engine):
         if pooling.pools(context.model, request.args):
             pooling.add_options(context, decisions)
         else:
-            self._add_parsers(context, decisions)
+            # without the one that the script of deepseek_r1 gives every model
+            table = option_table(self.identity.options)
+            switch = self.reasoning_switch
+            add_parsers(context, decisions, table, reasoning_switch=switch, fork=self.version)
+            for name in (REASONING_SWITCH, REASONING):
+                if source_of(decisions, name) == "computed":
+                    decisions.drop("option", name)
         fork_fp8.warn_of_range(context, decisions, needs_range=self.needs_gaudi2_range)
         self.more_options(context, decisions)
         self._plan_buckets(context, decisions)
@@ -348,18 +354,6 @@ class VllmFork(Engine):
 
     def warn_of_script(self, request: Request, decisions: Decisions) -> None:
         """Warn of what the script sets and this release cannot read."""
-
-    def _add_parsers(self, context: Context, decisions: Decisions) -> None:
-        """Add the profile's parsers.
-
-        Remove the one that the script of deepseek_r1 gives every model.
-        """
-        table = option_table(self.identity.options)
-        switch = self.reasoning_switch
-        add_parsers(context, decisions, table, reasoning_switch=switch, fork=self.version)
-        for name in (REASONING_SWITCH, REASONING):
-            if source_of(decisions, name) == "computed":
-                decisions.drop("option", name)
 
     def _plan_buckets(self, context: Context, decisions: Decisions) -> None:
         """Plan the buckets, last of all.

@@ -8,7 +8,6 @@ launch. HabanaAI/vllm-fork@aice/v1.21.0 scripts/start_gaudi_vllm_server.sh and s
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
@@ -169,7 +168,13 @@ _GIVEN = {
 
 def cpu_differences(host: Host, command: Command) -> tuple[Message, ...]:
     """Return the difference of the CPUs of a plan from those that the script binds."""
-    cores = _first_threads(host, command.cpus)
+    # the first CPU of every core, which is all that the scripts bind
+    first = []
+    for cpu in command.cpus:
+        siblings = host.cpu_siblings.get(cpu, (cpu,))
+        if cpu == min(siblings):
+            first.append(cpu)
+    cores = tuple(first)
     if cores == command.cpus:
         return ()
     ours, script = format_cpus(command.cpus), format_cpus(cores)
@@ -188,13 +193,3 @@ def deliberate_differences(
     found.append(message("reference.exit_code"))
     found.append(message("reference.shell"))
     return tuple(found)
-
-
-def _first_threads(host: Host, cpus: Iterable[int]) -> tuple[int, ...]:
-    """Return the first CPU of every core, which is all that the scripts bind."""
-    first = []
-    for cpu in cpus:
-        siblings = host.cpu_siblings.get(cpu, (cpu,))
-        if cpu == min(siblings):
-            first.append(cpu)
-    return tuple(first)

@@ -182,18 +182,15 @@ class CardSampler:
         rows = {row.index: row for row in table.rows} if table is not None else None
         if table is not None and rows:
             self._seen.update(rows)
-            self._notice_use(table)
+            # the users of the cards are read again when the table shows other ones
+            use = {
+                *((process.index, process.pid) for process in table.processes),
+                *((row.index, (row.memory_used_mib or 0) > _USED_MIB) for row in table.rows),
+            }
+            if use != self._use:
+                self._use = use
+                self._host_at = float("-inf")
         return tuple(self._sampled(host, card, rows) for card in self._all_cards(host)), problem
-
-    def _notice_use(self, table: Table) -> None:
-        """Read the users of the cards again when the table shows other ones."""
-        use = {
-            *((process.index, process.pid) for process in table.processes),
-            *((row.index, (row.memory_used_mib or 0) > _USED_MIB) for row in table.rows),
-        }
-        if use != self._use:
-            self._use = use
-            self._host_at = float("-inf")
 
     def _all_cards(self, host: Host) -> list[Card]:
         """Return the host's cards, and those that hl-smi listed earlier."""

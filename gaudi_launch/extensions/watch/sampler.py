@@ -2,17 +2,131 @@
 
 from __future__ import annotations
 
+import logging
+import os
+import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from pathlib import Path
 
+from gaudi_launch.core.base import paths
+from gaudi_launch.core.base.background import in_background
+from gaudi_launch.core.base.optional import value_or
+from gaudi_launch.core.host import sysfs
+from gaudi_launch.core.host.files import Files, content
+from gaudi_launch.core.host.hardware import NumaNode
 from gaudi_launch.core.host.machine import SIMULATED
 from gaudi_launch.core.services.engine_counters import EngineCounters
 from gaudi_launch.core.services.state.registry import ServiceRecord, services
 from gaudi_launch.extensions.watch.card_sampler import PATIENT_SECONDS, CardSampler
-from gaudi_launch.extensions.watch.sample import CardSample, HostSample, ServiceSample
+from gaudi_launch.extensions.watch.sample import (
+    CardSample,
+    DiskSample,
+    HostSample,
+    NodeSample,
+    ServiceSample,
+)
 from gaudi_launch.extensions.watch.service_sampler import ServiceSampler, with_power
-from gaudi_launch.extensions.watch.system_sampler import SystemSampler
+
+_log = logging.getLogger(__name__)
+
+# a dead network mount never answers
+_DISK_SECONDS = 0.5
+_DISKS_EVERY_SECONDS = 10.0
+# idle and iowait (proc(5), /proc/stat)
+_IDLE = (3, 4)
+# guest time is part of user time, which is counted already
+_COUNTED = 8
+
+
+def cpu_times(stat: str) -> dict[int, tuple[int, int]]:
+    """Return busy and all ticks of each CPU in /proc/stat."""
+    found = {}
+    for line in stat.splitlines():
+        if not line.startswith("cpu"):
+            break
+        words = line.split()
+        number = words[0][3:]
+        if not number.isdecimal():
+            continue
+        ticks = [int(word) for word in words[1 : 1 + _COUNTED] if word.isdecimal()]
+        idle = sum(ticks[at] for at in _IDLE if at < len(ticks))
+        found[int(number)] = (sum(ticks) - idle, sum(ticks))
+    return found
+
+
+class SystemSampler:
+    """Samples a host, as often as it is called."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._before: dict[int, tuple[int, int]] = {}
+        self._disks: tuple[DiskSample, ...] = ()
+        # a dead mount may keep it
+        self._reading: threading.Thread | None = None
+        self._disks_at = float("-inf")
+
+    def nodes(self, files: Files, known: Iterable[NumaNode]) -> tuple[NodeSample, ...]:
+        """Return the nodes; ``known`` are those of the machine as it was read."""
+        now = cpu_times(content(files, "proc/stat"))
+        # busy and all ticks of each CPU since the reading before
+        use = {
+            cpu: (busy - self._before[cpu][0], total - self._before[cpu][1])
+            for cpu, (busy, total) in now.items()
+            if cpu in self._before
+        }
+        if now:
+            self._before = now
+        return tuple(_node(files, node, use) for node in known)
+
+    def disks(self) -> tuple[DiskSample, ...]:
+        """Return the file systems of recipes, models and state."""
+        if self._clock() - self._disks_at >= _DISKS_EVERY_SECONDS:
+            self._disks_at = self._clock()
+            if self._reading is None or not self._reading.is_alive():
+                self._reading = in_background(self._read_disks)
+                self._reading.join(_DISK_SECONDS)
+        return self._disks
+
+    def _read_disks(self) -> None:
+        places = (
+            ("recipes", paths.cache_dir()),
+            ("models", paths.data_dir()),
+            ("state", paths.state_dir()),
+        )
+        found = (_disk(use, place) for use, place in places)
+        self._disks = tuple(disk for disk in found if disk is not None)
+
+
+def _node(files: Files, node: NumaNode, use: Mapping[int, tuple[int, int]]) -> NodeSample:
+    ticks = [use[cpu] for cpu in node.cpus if cpu in use]
+    total = sum(each for _, each in ticks)
+    busy = sum(each for each, _ in ticks)
+    folder = f"sys/devices/system/node/node{node.id}"
+    memory = sysfs.read_meminfo(content(files, f"{folder}/meminfo"))
+    return NodeSample(
+        id=node.id,
+        cpu_percent=round(100 * busy / total, 1) if total > 0 else None,
+        hugepages_total=memory.get("HugePages_Total", node.hugepages_total),
+        hugepages_free=memory.get("HugePages_Free", node.hugepages_free),
+        memory_total_mib=node.memory_total_mib,
+        memory_free_mib=value_or(sysfs.mib_of(memory.get("MemFree")), node.memory_free_mib),
+    )
+
+
+def _disk(use: str, place: Path) -> DiskSample | None:
+    """Return the file system of a folder, or of the first one above that exists."""
+    while not place.exists() and place != place.parent:
+        place = place.parent
+    try:
+        state = os.statvfs(place)
+    except OSError as error:
+        _log.debug("the disk of %s is not read: %s", use, error)
+        return None
+    return DiskSample(
+        use, str(place), state.f_blocks * state.f_frsize, state.f_bavail * state.f_frsize
+    )
 
 
 class Sampler:

@@ -13,8 +13,8 @@ import pytest
 from gaudi_launch.core.base.messages import message
 from gaudi_launch.core.host.simulated import write_tree
 from gaudi_launch.core.planning.exported import SECRETS, engine_variables
+from gaudi_launch.core.render.deliver import places
 from gaudi_launch.core.render.rendered import Rendered
-from gaudi_launch.core.render.written_files import places
 from tests.support.cli import golden, output
 from tests.support.places import DATA
 from tests.support.processes import write_engine_python

@@ -158,20 +158,19 @@ VALUES: dict[str, tuple[str, ...]] = {
     "plan.source_{}": get_args(Source),
     "quant.found_{}": get_args(Origin),
     "support.answer_{}": tuple(status.value for status in SupportStatus),
-    "warmup_engine.ask_{}": ("refused", "failed"),
 }
 
 # whose values are data: a new composed id belongs above, or is written out
 OF_DATA = """
-cache.state_{} cache.word_{} calibrate.phase_{} cluster.column_{} cluster.differs_{}
+cache.state_{} cache.word_{} calibrate.phase_{} cluster.differs_{}
 diagnose.history_{} diagnose.history_{}_load diagnose.{} diagnose.{}_fix doctor.needs.{}
-doctor.{}.title doctor.{}.why migrate.{} engines.diff_{} engines.problem_{} estimate.part_{}
-estimate.row_{} estimate.load_{} features.name_{} features.{} fit.column_{} gaudi.task_{}
+doctor.{}.title doctor.{}.why engines.diff_{} engines.problem_{} estimate.part_{}
+estimate.row_{} estimate.load_{} features.name_{} features.{} gaudi.task_{}
 host.devices_use_{} kube.phase_{} measure.arrivals_{} measure.check_name_{} measure.column_{}
 measure.fail_{} measure.name_{} models.word_{} offline.column_{} offline.{} plan.cache_{}
 plan.exported_{} recommend.goal_{} recommend.other_{} serve.phase_{} services.ended_{}
 services.history_{} services.stop_{} services.word_{} setup.unresolved_{}
-support.cache_{}_as_full support.cache_{}_{} support.column_{} support.kind_{} watch.col_{}
+support.cache_{}_as_full support.cache_{}_{} support.kind_{} watch.col_{}
 watch.disk_{} watch.no_{} watch.no_{}_match watch.phase_{}
 warmup.column_{}
 """

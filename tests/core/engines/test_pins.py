@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from gaudi_launch.core.base import paths
+from gaudi_launch.core.doctor.findings import Deviation, Pins
 from gaudi_launch.core.engines.detect import Installed, detect
-from gaudi_launch.core.engines.pins import Deviation, PinReport, compare_pins, pins_file, pins_in
+from gaudi_launch.core.engines.pins import compare_pins, pins_file, pins_in
 from tests.support.drifted_engine import drifted_engine
 
 FILE = paths.profiles_dir() / "engines" / "constraints" / "vllm-gaudi-0.26.0.txt"
@@ -21,7 +22,7 @@ def pinned(name: str) -> str:
     return version
 
 
-def compared(program: Path) -> PinReport | None:
+def compared(program: Path) -> Pins | None:
     found = detect(str(program))
     assert found is not None
     return compare_pins(found)
@@ -31,13 +32,13 @@ def test_only_packages_with_another_version_deviate(tmp_path: Path) -> None:
     program = drifted_engine(
         tmp_path, {"fastapi": "99.1", "aiohttp": pinned("aiohttp") + "+local", "unlisted": "1.0"}
     )
-    deviation = Deviation("fastapi", "99.1", (pinned("fastapi"),), ("fastapi",))
-    assert compared(program) == PinReport(str(FILE), (deviation,))
+    deviation = Deviation("fastapi", "99.1", pinned("fastapi"), ("fastapi",))
+    assert compared(program) == Pins(str(FILE), (deviation,))
 
 
 def test_an_engine_with_the_files_versions_does_not_deviate(tmp_path: Path) -> None:
     program = drifted_engine(tmp_path, {"fastapi": pinned("fastapi")})
-    assert compared(program) == PinReport(str(FILE), ())
+    assert compared(program) == Pins(str(FILE), ())
 
 
 @pytest.mark.parametrize("engine", ["vllm-fork@1.21", "vllm-fork@1.22", "deepseek_r1"])

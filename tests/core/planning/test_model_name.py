@@ -14,7 +14,6 @@ from gaudi_launch.core.base.messages import message
 from gaudi_launch.core.models.model import Model
 from gaudi_launch.core.planning.engine_args import engine_args
 from gaudi_launch.core.planning.model_name import (
-    KnownNames,
     check_files,
     lacks_weights,
     name_warning,
@@ -28,7 +27,7 @@ from tests.support.shards import shard
 TYPO = "Qwen/Qwen2-72B-Intsruct"
 MACHINE = ("--machine", "simulated:hls2")
 OPTIONS = ("-w", TYPO, "-n", "4", "--engine", "vllm-fork@1.21", *MACHINE)
-HUB = KnownNames(("Qwen/Qwen2-72B-Instruct", "Qwen/Qwen3-8B", "meta-llama/Llama-2-7b-hf"))
+HUB = ("Qwen/Qwen2-72B-Instruct", "Qwen/Qwen3-8B", "meta-llama/Llama-2-7b-hf")
 
 
 @pytest.fixture(autouse=True)
@@ -150,14 +149,16 @@ def test_a_path_is_compared_by_its_last_part() -> None:
 
 
 def test_one_name_of_two_makers_names_both_and_no_more_than_two_are_named() -> None:
-    known = KnownNames(("a/m-1b-base", "b/m-1b-base", "c/m-1b-base"))
+    known = ("a/m-1b-base", "b/m-1b-base", "c/m-1b-base")
     assert nearest_names("m-1b-base", known) == ("a/m-1b-base", "b/m-1b-base")
     assert nearest_names("a/m-1b-bsae", known) == ("a/m-1b-base", "c/m-1b-base")
 
 
 def test_folders_come_before_hub_ids() -> None:
-    known = KnownNames(HUB.hub_ids, ("/models/Qwen3-8B",))
-    assert nearest_names("/modles/Qwen3-8B", known) == ("/models/Qwen3-8B", "Qwen/Qwen3-8B")
+    assert nearest_names("/modles/Qwen3-8B", HUB, ("/models/Qwen3-8B",)) == (
+        "/models/Qwen3-8B",
+        "Qwen/Qwen3-8B",
+    )
 
 
 def test_the_folder_beside_a_missing_one_is_found(tmp_path: Path) -> None:

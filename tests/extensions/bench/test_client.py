@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from gaudi_launch.extensions.bench import protocols, server
 from gaudi_launch.extensions.bench.client import Client, Reply, ServerError
-from gaudi_launch.extensions.bench.server_sent_events import Events
+from gaudi_launch.extensions.bench.protocols import Events
 from tests.support.stand_in_server import KEY, serving
 from tests.support.waiting import GENEROUS, unused_port
 

@@ -10,7 +10,14 @@ import pytest
 
 from gaudi_launch.extensions.bench import protocols
 from gaudi_launch.extensions.bench.client import ServerError
-from gaudi_launch.extensions.bench.protocols import ModelAnswer, Prompt, ask_one, body
+from gaudi_launch.extensions.bench.protocols import (
+    Events,
+    ModelAnswer,
+    Prompt,
+    TooLong,
+    ask_one,
+    body,
+)
 from tests.support.scripted_client import Piece, ScriptedClient, sent_event
 
 MESSAGES = ({"role": "system", "content": "be brief"}, {"role": "user", "content": "hi"})
@@ -159,3 +166,14 @@ def test_a_broken_stream_is_an_error(pieces: tuple[bytes, ...], kind: str, detai
     with pytest.raises(ServerError) as caught:
         streamed("chat", *((10.5, piece) for piece in pieces))
     assert (caught.value.kind, caught.value.detail) == (kind, detail)
+
+
+MOST = 4 << 20
+
+
+def test_many_short_lines_of_one_event_are_too_long_as_well() -> None:
+    events = Events()
+    assert events.feed(b"data: " + b"x" * (MOST - 10) + b"\n") == []
+    assert events.feed(b"data: " + b"x" * 10 + b"\n") == []
+    with pytest.raises(TooLong, match=f"over {MOST} bytes"):
+        events.feed(b"data: x\n")

@@ -364,7 +364,7 @@ def test_the_words_of_deepseek_r1_are_those_of_its_script(tmp_path: Path) -> Non
     assert {word for word in only.argv if word.startswith("--")} <= set(_EXAMPLE)
     # what serves it is what serves the published measurements
     profile = profiles.find("deepseek-r1")
-    published = profile.measurements[0].published.quantisation
+    published = profile.measurements[0].quantisation
     assert rules.quant_config("/stem") == {**published, "dump_stats_path": "/stem"}
     (folder / "run_example_tp.py").unlink()
     with pytest.raises(LaunchError) as refused:

@@ -12,7 +12,7 @@ import yaml
 from hypothesis import example, given, settings
 
 from gaudi_launch.core.planning.container import Container
-from gaudi_launch.core.render.written_files import write
+from gaudi_launch.core.render.deliver import write
 from gaudi_launch.extensions.kubernetes.chart_values import Name
 from gaudi_launch.extensions.kubernetes.helm_chart import chart
 from gaudi_launch.extensions.kubernetes.objects.needs import PodResources

@@ -34,8 +34,8 @@ from gaudi_launch.extensions.recommend.case import (
     save,
     solve,
 )
-from gaudi_launch.extensions.recommend.compared import compared
 from gaudi_launch.extensions.recommend.space import Candidate, CardPool, samples
+from gaudi_launch.extensions.recommend.view import compared
 from tests.support.recommend import SMALL
 from tests.support.refusals import failing
 

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from gaudi_launch.cli.main import app
-from gaudi_launch.extensions.stack.stack_file import ModelOption, read_stack
+from gaudi_launch.extensions.stack.stack_file import read_stack
 from tests.support.cli import document
 from tests.support.recommend import SMALL
 
@@ -83,10 +83,9 @@ def test_the_answer_is_a_stack_as_printed(tmp_path: Path) -> None:
         ("chat", [module]) for module in range(8)
     ]
     [model] = read_stack(file).models
-    assert ModelOption("profile", True) in model.options
+    assert model.options["profile"] is True
     assert model.engine_arguments == ("--seed", "1")
-    [batch] = [each.value for each in model.options if each.key == "max-num-seqs"]
-    assert f" -b {batch} " in page.partition("\nschema: 1\n")[0]
+    assert f" -b {model.options['max-num-seqs']} " in page.partition("\nschema: 1\n")[0]
 
 
 def test_targets_that_cannot_be_met_end_with_status_three_and_what_is_possible() -> None:

@@ -13,7 +13,6 @@ from gaudi_launch.core.host.accelerators import accelerators
 from gaudi_launch.core.planning.known_model import known_model
 from gaudi_launch.core.predict.load import SharedPrefix
 from gaudi_launch.extensions.recommend.analytic import Group, fits, fitting
-from gaudi_launch.extensions.recommend.compared import compared
 from gaudi_launch.extensions.recommend.finder import best
 from gaudi_launch.extensions.recommend.finder import find as search
 from gaudi_launch.extensions.recommend.space import (
@@ -33,6 +32,7 @@ from gaudi_launch.extensions.recommend.space import (
     with_fewer_graphs,
 )
 from gaudi_launch.extensions.recommend.trial import Simulation
+from gaudi_launch.extensions.recommend.view import compared
 from tests.support.recommend import (
     SHORT,
     SMALL,

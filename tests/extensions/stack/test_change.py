@@ -20,8 +20,8 @@ from gaudi_launch.extensions.stack import change as stack_change
 from gaudi_launch.extensions.stack import stack_record
 from gaudi_launch.extensions.stack.change import ChangedStack, ChangeOptions, carry_out
 from gaudi_launch.extensions.stack.changes import ChangeStep
-from gaudi_launch.extensions.stack.gateway import case as gateway_cases
 from gaudi_launch.extensions.stack.gateway import gateway_job
+from gaudi_launch.extensions.stack.gateway import gateway_job as gateway_cases
 from gaudi_launch.extensions.stack.gateway import running as running_gateway
 from gaudi_launch.extensions.stack.gateway.gateway_settings import Backend
 from gaudi_launch.extensions.stack.stack_file import StackFile, parse_stack

@@ -11,7 +11,6 @@ from gaudi_launch.core.host.machine import load
 from gaudi_launch.extensions.stack.changes import (
     ChangeCase,
     ChangeStep,
-    NewEngine,
     RunningEngine,
     steps_of,
 )
@@ -26,7 +25,7 @@ def refused(model: str, error: LaunchError) -> LaunchError:
 
 def steps(
     running: tuple[RunningEngine, ...],
-    new: tuple[NewEngine, ...],
+    new: tuple[CardShare, ...],
     *,
     groups: tuple[tuple[str, ...], ...] = (("a", "b"),),
     machine: str = "simulated:hls2",
@@ -41,8 +40,8 @@ def old(name: str, model: str, *modules: int) -> RunningEngine:
     return RunningEngine(name, model, modules, "old")
 
 
-def new(name: str, model: str, cards: int, modules: tuple[int, ...] | None = None) -> NewEngine:
-    return NewEngine(name, model, CardShare(cards, modules))
+def new(name: str, model: str, cards: int, modules: tuple[int, ...] | None = None) -> CardShare:
+    return CardShare(cards, modules, name, model)
 
 
 def test_models_start_in_their_groups_with_cards_that_were_divided_once() -> None:

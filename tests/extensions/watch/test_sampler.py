@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import threading
+import time
 from pathlib import Path
 
+import pytest
+
 from gaudi_launch.core.services.state.registry import ServiceRecord
-from gaudi_launch.extensions.watch.sampler import Sampler
+from gaudi_launch.extensions.watch import sampler
+from gaudi_launch.extensions.watch.sampler import Sampler, SystemSampler
 
 
 def record(name: str, *, alive: bool, modules: list[int]) -> ServiceRecord:
@@ -30,3 +36,21 @@ def test_a_card_belongs_to_the_service_that_runs_on_it() -> None:
     assert sampler.is_complete is True
     assert (sampler.counters("mine"), sampler.counters("other")) == (None, None)
     sampler.wait(0.0)
+
+
+def test_disks_have_sizes_and_a_dead_one_delays_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = SystemSampler(lambda: 0.0).disks()
+    assert [disk.use for disk in found] == ["recipes", "models", "state"]
+    assert all(0 < disk.free_bytes <= disk.total_bytes for disk in found)
+    monkeypatch.setattr(sampler, "_DISK_SECONDS", 0.05)
+    go = threading.Event()
+
+    def hang(place: object) -> None:
+        go.wait(30)
+        raise OSError
+
+    monkeypatch.setattr(os, "statvfs", hang)
+    began = time.monotonic()
+    assert SystemSampler(lambda: 0.0).disks() == ()
+    assert time.monotonic() - began < 2
+    go.set()

@@ -61,9 +61,20 @@ def logs(
         if found.alive and not previous and not path.exists():
             # the engine is not started yet: the service waits for its cards or its cache
             if not follow:
-                _show_not_begun(found.name, path, as_json)
+                import sys
+
+                if as_json:
+                    emit_json(log_json(found.name, path, None))
+                else:
+                    print(text("diagnose.not_begun", name=found.name), file=sys.stderr)
                 return
-            _await(path, found)
+            # wait until the log exists, or the service ended without one
+            import time
+
+            from gaudi_launch.core.services.state.registry import runs
+
+            while not path.exists() and runs(found.folder):
+                time.sleep(_POLL_SECONDS)
         with path.open("rb") as file:
             if lines is not None:
                 file.seek(start_of_last(file, lines))
@@ -72,15 +83,6 @@ def logs(
         raise
     except OSError as error:
         raise file_error("services.no_log", error, path) from None
-
-
-def _show_not_begun(name: str, path: Path, as_json: bool) -> None:
-    import sys
-
-    if as_json:
-        emit_json(log_json(name, path, None))
-    else:
-        print(text("diagnose.not_begun", name=name), file=sys.stderr)
 
 
 def _show(
@@ -104,16 +106,6 @@ def _show(
     else:
         with until_ctrl_c():
             _follow(file, path, service, sys.stdout.buffer)
-
-
-def _await(path: Path, service: ServiceRecord) -> None:
-    """Wait until the log exists, or the service ended without one."""
-    import time
-
-    from gaudi_launch.core.services.state.registry import runs
-
-    while not path.exists() and runs(service.folder):
-        time.sleep(_POLL_SECONDS)
 
 
 def _copy(source: BinaryIO, target: Sink) -> None:

@@ -34,13 +34,21 @@ def to_json(status: ServiceStatus) -> dict[str, Any]:
         found = {}
     else:
         found = {"history": [asdict(point) for point in status.history]}
+    # the seconds of the warm-up as measured, and as they were estimated
+    facts = service.state.get("facts", {})
+    estimate = (plan.get("estimate") or {}).get("warmup_seconds")
+    buckets = plan.get("buckets") or {}
     return {
         "schema": 1,
         **service_to_json(service, status.load, time.time()),
         "phases": service.state.get("phases", []),
         "facts": service.state.get("facts", {}),
         "run_time_compiles": service.state.get("run_time_compiles", 0),
-        "warmup": _warmup(service, plan),
+        "warmup": {
+            "graphs": buckets.get("graphs"),
+            "estimated": estimate,
+            "seconds": facts.get("warmup_seconds"),
+        },
         "cards": [_card_to_json(card) for card in status.cards],
         "plan": {
             key: plan.get(key)
@@ -51,18 +59,6 @@ def to_json(status: ServiceStatus) -> dict[str, Any]:
         "ray": mapped(asdict, status.ray),
         "folder": str(service.folder),
         **found,
-    }
-
-
-def _warmup(service: ServiceRecord, plan: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the seconds of the warm-up as measured, and as they were estimated."""
-    facts = service.state.get("facts", {})
-    estimate = (plan.get("estimate") or {}).get("warmup_seconds")
-    buckets = plan.get("buckets") or {}
-    return {
-        "graphs": buckets.get("graphs"),
-        "estimated": estimate,
-        "seconds": facts.get("warmup_seconds"),
     }
 
 

@@ -89,10 +89,11 @@ def _end_orphans(yes: bool, as_json: bool) -> None:
     from gaudi_launch.core.services.state.orphans import look
 
     lost = look()
-    found = lost.dead
+    found = [orphan for orphan in lost if orphan.doubt is None]
+    unsure = [orphan for orphan in lost if orphan.doubt is not None]
     if not as_json or not yes:
         show_orphans(found)
-        show_unsure(lost.unsure)
+        show_unsure(unsure)
     if found and not yes:
         if not sys.stdin.isatty():
             raise LaunchError("services.orphans_yes", ExitCode.USAGE, count=len(found))
@@ -100,7 +101,7 @@ def _end_orphans(yes: bool, as_json: bool) -> None:
             raise typer.Exit(int(ExitCode.INTERRUPTED))
     left = end_orphans(found)
     if as_json:
-        emit_json(orphans_to_json(found, left, lost.unsure))
+        emit_json(orphans_to_json(found, left, unsure))
     elif found:
         print(text("services.orphans_ended", count=len(found) - len(left)), file=sys.stderr)
     if left:

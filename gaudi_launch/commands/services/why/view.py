@@ -8,7 +8,7 @@ from gaudi_launch.cli.console import console
 from gaudi_launch.core.base.messages import rendered, text
 
 if TYPE_CHECKING:
-    from gaudi_launch.core.services.diagnosis.diagnose import Cause, Diagnosis
+    from gaudi_launch.core.services.diagnosis.diagnose import Cause
     from gaudi_launch.core.services.diagnosis.explain import Explanation
     from gaudi_launch.core.services.log.excerpt import Excerpt
 
@@ -92,7 +92,12 @@ def _outcome(explanation: Explanation) -> str:
     # for one that is running or was stopped the note is complete
     if found.failed or explanation.note is not None:
         return ""
-    return _no_failure(found, phase)
+    # the engine came up, or the log ends during a launch
+    if found.came_up or found.phase in ("ready", "stopping"):
+        return text("diagnose.healthy", phase=phase)
+    done, total = found.at
+    progress = text("diagnose.progress", done=done, total=total) if total else ""
+    return text("diagnose.unfinished", phase=phase, progress=progress)
 
 
 def _unexplained(explanation: Explanation, most: int) -> list[str]:
@@ -124,15 +129,3 @@ def _lines(causes: tuple[Cause, ...], content: Excerpt, word: str, *, complete: 
             source = text("common.pair", label=text("diagnose.word_source"), value=cause.source)
             lines.append(f"  {source}")
     return lines
-
-
-def _no_failure(found: Diagnosis, phase: str) -> str:
-    """Return the sentence for a log without a failure.
-
-    The engine came up, or the log ends during a launch.
-    """
-    if found.came_up or found.phase in ("ready", "stopping"):
-        return text("diagnose.healthy", phase=phase)
-    done, total = found.at
-    progress = text("diagnose.progress", done=done, total=total) if total else ""
-    return text("diagnose.unfinished", phase=phase, progress=progress)

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from gaudi_launch.core.engines.engine_version import Version
     from gaudi_launch.core.engines.releases import PinTrial
 
-_COLUMNS = ("name", "title", "installed", "can", "lacks")
-
 
 def show(found: EngineListing, as_json: bool, *, complete: bool) -> None:
     """Print the engines, installed ones first; ``complete``: with features."""
@@ -41,13 +39,12 @@ def show(found: EngineListing, as_json: bool, *, complete: bool) -> None:
     else:
         version, path = found.gateway.version(), found.gateway.program()
         out.print(text("engines.gateway", version=version, path=path))
+    columns = text("engines.columns").split("|")
     if complete:
-        columns = [text(f"engines.column_{name}") for name in _COLUMNS]
         out.print(table("", columns, [_cells(state) for state in found.engines]))
         _show_facts(found.versions)
         return
-    columns = [text("engines.column_name"), text("engines.column_title")]
-    out.print(table("", columns, [(state.name, _title(state)) for state in found.engines]))
+    out.print(table("", columns[:2], [(state.name, _title(state)) for state in found.engines]))
     out.print(text("engines.more"))
 
 

@@ -7,7 +7,7 @@ give the same lists and look-ups for every one of them.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Any
@@ -143,22 +143,16 @@ def find_rules(answers: Answers) -> LadderRules:
             for values in choices
         ]
         decided = [pair for pair in pairs if not {*pair[0].shows} & {*later}]
-        known, failed = _remaining(known, decided, part)
+        # the rules that give this part of every answer, and the last case
+        remaining, case = list(known), BucketCase({}, {})
+        for case, reply in decided:
+            remaining = [rules for rules in remaining if _fits(rules, case, reply, part)]
+            if not remaining:
+                break
+        known, failed = remaining, case
         if not known:
             raise FactsError(f"{part}: {dict(failed.env)} {dict(failed.args)}")
     return known[0]
-
-
-def _remaining(
-    known: Sequence[LadderRules], pairs: Iterable[tuple[BucketCase, Any]], part: str
-) -> tuple[list[LadderRules], BucketCase]:
-    """Return the rules that give this part of every answer, and the last case."""
-    remaining, case = list(known), BucketCase({}, {})
-    for case, reply in pairs:
-        remaining = [rules for rules in remaining if _fits(rules, case, reply, part)]
-        if not remaining:
-            break
-    return remaining, case
 
 
 def _fits(rules: LadderRules, case: BucketCase, reply: Any, part: str) -> bool:

@@ -39,7 +39,14 @@ def allocation_of(checkout: Path) -> dict[str, dict[str, str]]:
     function = next(nodes(tree_of(checkout / RUNNER), ast.FunctionDef, "get_kv_cache_spec"), None)
     if function is None:
         raise FactsError(f"{RUNNER}: no get_kv_cache_spec")
-    _check_without_windows(function)
+    # these rules do not know windows
+    documented = ast.get_docstring(function) is not None
+    code = "\n".join(ast.unparse(each) for each in function.body[documented:])
+    for word in ("sliding", "chunk", "Window"):
+        if word in code:
+            raise FactsError(
+                f"{RUNNER}: the cache depends on '{word}': add a rule to {Path(__file__).name}"
+            )
     loop = next(node for node in function.body if isinstance(node, ast.For))
     found: dict[str, dict[str, str]] = {}
     for branch in _branches(loop.body):
@@ -56,17 +63,6 @@ def allocation_of(checkout: Path) -> dict[str, dict[str, str]]:
     for kind in ("sliding", "chunked"):
         found[kind] = found["full"]
     return {kind: found[kind] for kind in KINDS if kind in found}
-
-
-def _check_without_windows(function: ast.FunctionDef) -> None:
-    """Raise FactsError for code that knows windows, which these rules do not."""
-    documented = ast.get_docstring(function) is not None
-    code = "\n".join(ast.unparse(each) for each in function.body[documented:])
-    for word in ("sliding", "chunk", "Window"):
-        if word in code:
-            raise FactsError(
-                f"{RUNNER}: the cache depends on '{word}': add a rule to {Path(__file__).name}"
-            )
 
 
 def _branches(body: Sequence[ast.stmt]) -> Iterator[ast.If]:

@@ -83,20 +83,6 @@ def _models(upstream: Path | None, checkout: Path) -> dict[str, dict[str, Any]]:
 # Quantisation
 
 
-def _quantization(upstream: Path | None, checkout: Path) -> dict[str, Any]:
-    """Return the platform's methods, with dequantised and renamed ones."""
-    platform = "vllm_gaudi/platform.py"
-    supported, line = supported_methods(checkout / platform)
-    if not line:
-        raise FactsError(f"{platform}: no supported_quantization")
-    return {
-        "supported": supported,
-        "expanded_at_load": expanded_at_load(checkout / "vllm_gaudi/models"),
-        "renamed": renamed_methods(upstream / "vllm") if upstream is not None else {},
-        "source": f"{platform}:{line}",
-    }
-
-
 def expanded_at_load(folder: Path) -> list[dict[str, str]]:
     """Return the methods that are dequantised when weights are loaded.
 
@@ -534,7 +520,17 @@ def read(source: ReleaseSource) -> dict[str, Any]:
     cache = allocation_of(checkout)
     if cache.get("state", {}).get("allocates") == "state":
         found.setdefault("defaults", {})["state_blocks"] = state_blocks(checkout / "vllm_gaudi")
-    found["quantization"] = _quantization(upstream, checkout)
+    # the platform's methods, with dequantised and renamed ones
+    platform = "vllm_gaudi/platform.py"
+    supported, line = supported_methods(checkout / platform)
+    if not line:
+        raise FactsError(f"{platform}: no supported_quantization")
+    found["quantization"] = {
+        "supported": supported,
+        "expanded_at_load": expanded_at_load(checkout / "vllm_gaudi/models"),
+        "renamed": renamed_methods(upstream / "vllm") if upstream is not None else {},
+        "source": f"{platform}:{line}",
+    }
     found["sparse_as_dense"] = sparse_as_dense(checkout / "vllm_gaudi/platform.py")
     found["transformers"] = transformers_ranges(requirements)
     found["environment"] = environment_of(upstream, checkout)

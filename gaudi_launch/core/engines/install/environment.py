@@ -159,12 +159,17 @@ def in_image(release: Release, extras: SetupExtras, program: str = PROGRAMS[0]) 
         + ("-vision" if extras.vision else "")
         + ("-scale-out" if extras.scale_out else "")
     )
+    # this machine's proxies; docker build, "--build-arg": a name alone takes its value from
+    # docker's environment, so that a password is not on the command line
+    words: list[str] = []
+    for name in exported_proxies(os.environ):
+        words += ["--build-arg", name]
     steps = (
         CodeStep("setup.pull", (program, "pull", extras.mirrors.image(release.bare_image))),
         CodeStep(
             "setup.build",
             (
-                *(program, "build", *_proxy_words(os.environ)),
+                *(program, "build", *words),
                 *("--tag", image, "--file", str(file), str(file.parent)),
             ),
         ),
@@ -190,18 +195,6 @@ def _pulled(image: str, mirrors: Mirrors, program: str) -> tuple[CodeStep, ...]:
     if source == image:
         return (pull,)
     return pull, CodeStep("setup.tag", (program, "tag", source, image))
-
-
-def _proxy_words(environment: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the options that give a build this machine's proxies.
-
-    docs: docker build, "--build-arg": a name alone takes its value from docker's environment, so
-    that a password is not on the command line.
-    """
-    words: list[str] = []
-    for name in exported_proxies(environment):
-        words += ["--build-arg", name]
-    return tuple(words)
 
 
 def check(recipe: Recipe, base: str, extras: SetupExtras) -> None:
@@ -249,7 +242,16 @@ def make(recipe: Recipe, say: Say, mirrors: Mirrors = NONE) -> int:
             for number, step in enumerate(recipe.steps[done:], start=done + 1):
                 say(f"[{number}/{len(recipe.steps)}] {text(step.id)}")
                 _run(step, recipe.folder / LOG, variables)
-                _remember(recipe, number)
+                # record atomically that the first steps are done
+                new = recipe.record.with_suffix(".new")
+                document = {
+                    "schema": 1,
+                    "engine": recipe.engine,
+                    "steps": len(recipe.steps),
+                    "done": _keys(recipe)[:number],
+                }
+                new.write_text(json.dumps(document, indent=1), encoding="utf-8")
+                new.replace(recipe.record)
         except OSError as error:
             raise file_error("serve.setup_folder", error, recipe.folder) from None
     return len(recipe.steps) - done
@@ -328,19 +330,6 @@ def _has_image(image: str, program: str) -> bool:
     except OSError as error:
         _log.debug("%s cannot be queried: %s", program, error)
         return False
-
-
-def _remember(recipe: Recipe, count: int) -> None:
-    """Record atomically that the first steps are done."""
-    new = recipe.record.with_suffix(".new")
-    document = {
-        "schema": 1,
-        "engine": recipe.engine,
-        "steps": len(recipe.steps),
-        "done": _keys(recipe)[:count],
-    }
-    new.write_text(json.dumps(document, indent=1), encoding="utf-8")
-    new.replace(recipe.record)
 
 
 def _keys(recipe: Recipe) -> list[tuple[str, ...]]:

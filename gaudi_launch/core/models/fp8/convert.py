@@ -12,7 +12,7 @@ import shutil
 import signal
 import struct
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -66,9 +66,20 @@ def convert_folder(
     ``force`` converts every shard again. ``out`` is marked complete only when every shard and file
     is in it.
     """
-    _check_places(source, out)
+    # neither folder may be in the other
+    if not source.is_dir():
+        raise LaunchError("fp8.no_folder", ExitCode.MODEL, path=str(source))
+    inside, outside = source.resolve(), out.resolve()
+    if inside == outside or inside in outside.parents or outside in inside.parents:
+        raise LaunchError("fp8.same_folder", ExitCode.USAGE, source=str(source), out=str(out))
     shards = sorted(str(path.relative_to(source)) for path in source.rglob("*.safetensors"))
-    _check_complete(source, shards)
+    missing = read_weights(source)["files_missing"]
+    if missing:
+        raise LaunchError(
+            "fp8.missing", ExitCode.MODEL, path=str(source), files=", ".join(missing[:5])
+        )
+    if not shards:
+        raise LaunchError("fp8.no_weights", ExitCode.MODEL, path=str(source))
     headers = {shard: header_of(source / shard) for shard in shards}
     _check_scales(source, headers)
     beyond = any(is_beyond(source / shard, headers[shard]) for shard in shards)
@@ -94,37 +105,13 @@ def convert_folder(
             progress(jobs[job])
         _copy_others(source, out)
         _write_record(out, done, complete=True)
-    return Conversion(tuple(left), tuple(kept), _copied_projections(headers.values()))
-
-
-def _check_places(source: Path, out: Path) -> None:
-    """Check that ``source`` exists and no folder is in the other. Raises LaunchError."""
-    if not source.is_dir():
-        raise LaunchError("fp8.no_folder", ExitCode.MODEL, path=str(source))
-    inside, outside = source.resolve(), out.resolve()
-    if inside == outside or inside in outside.parents or outside in inside.parents:
-        raise LaunchError("fp8.same_folder", ExitCode.USAGE, source=str(source), out=str(out))
-
-
-def _check_complete(source: Path, shards: Sequence[str]) -> None:
-    """Check that all weights are in the folder. Raises LaunchError (MODEL)."""
-    missing = read_weights(source)["files_missing"]
-    if missing:
-        raise LaunchError(
-            "fp8.missing", ExitCode.MODEL, path=str(source), files=", ".join(missing[:5])
-        )
-    if not shards:
-        raise LaunchError("fp8.no_weights", ExitCode.MODEL, path=str(source))
-
-
-def _copied_projections(headers: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
-    """Return the projections that were copied unchanged."""
+    # the projections that were copied unchanged
     names = []
-    for header in headers:
+    for header in headers.values():
         for name, entry in tensors_of(header):
             if action(name, entry["dtype"]) == "note":
                 names.append(name)
-    return tuple(sorted(names))
+    return Conversion(tuple(left), tuple(kept), tuple(sorted(names)))
 
 
 def _ended(jobs: Iterable[Future[Any]]) -> Iterator[Future[Any]]:

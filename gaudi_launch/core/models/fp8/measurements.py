@@ -34,6 +34,8 @@ class Published:
     cards: int
     stem: str
     quantisation: Mapping[str, Any] = field(default_factory=dict)
+    names: tuple[str, ...] = ()
+    generation: str = ""
 
 
 @dataclass(frozen=True)
@@ -119,7 +121,13 @@ def find(wanted: MeasurementQuery) -> QuantFile | None:
     if ours.is_file():
         return read_quant_file(ours, wanted.cards, "calibrated")
     if wanted.published is not None:
-        return _published(wanted.published, wanted.generation)
+        folder = downloaded_folder(wanted.published.repo)
+        file = folder / quant_name(wanted.generation)
+        if file.is_file():
+            return read_quant_file(file, wanted.published.cards, "downloaded")
+        return QuantFile(
+            str(file), "downloaded", kv_cache_dtype(wanted.published.quantisation), (str(folder),)
+        )
     if wanted.checkout:
         theirs = Path(wanted.checkout) / "scripts" / "quantization" / wanted.model.lower()
         if (theirs / quant_name(wanted.generation)).is_file():
@@ -127,16 +135,6 @@ def find(wanted: MeasurementQuery) -> QuantFile | None:
                 theirs / quant_name(wanted.generation), wanted.cards, "engine", wanted.prefix
             )
     return None
-
-
-def _published(published: Published, generation: str) -> QuantFile:
-    folder = downloaded_folder(published.repo)
-    path = folder / quant_name(generation)
-    if path.is_file():
-        return read_quant_file(path, published.cards, "downloaded")
-    return QuantFile(
-        str(path), "downloaded", kv_cache_dtype(published.quantisation), (str(folder),)
-    )
 
 
 def write_published(published: Published, generation: str) -> QuantFile:

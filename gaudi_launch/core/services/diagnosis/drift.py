@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from gaudi_launch.core.engines.pins import Deviation
+from gaudi_launch.core.doctor.findings import Deviation
 from gaudi_launch.core.services.diagnosis.exceptions import Errors, LogError
 from gaudi_launch.core.services.log.line import lines_of
 

@@ -100,7 +100,12 @@ class Errors:
             if _RAISED.match(words) or _NAMED.match(words):
                 self._raise(process, number, words)
         elif self._is_error(line):
-            self._report(process, number, words)
+            raised = bool(_NAMED.match(words))
+            frames = tuple(process.frames) if raised else ()
+            process.frames = [] if raised else process.frames
+            process.last = len(self.found)
+            process.announcing = None if raised else process.last
+            self.found.append(LogError(number, words[:_MOST], raised, frames))
         elif words.strip() and not self._announced(process).endswith(":"):
             process.announcing = None
 
@@ -117,14 +122,6 @@ class Errors:
         else:
             named = bool(_NAMED.match(words) or _REPORTED.search(words))
         return named and not _ASKED_TO_END.match(words)
-
-    def _report(self, process: _Process, number: int, words: str) -> None:
-        raised = bool(_NAMED.match(words))
-        frames = tuple(process.frames) if raised else ()
-        process.frames = [] if raised else process.frames
-        process.last = len(self.found)
-        process.announcing = None if raised else process.last
-        self.found.append(LogError(number, words[:_MOST], raised, frames))
 
     def _raise(self, process: _Process, number: int, words: str) -> None:
         place = process.announcing

@@ -4,24 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 
+from gaudi_launch.core.base import codec
 from gaudi_launch.core.base.reader import shipped
-
-
-@dataclass(frozen=True)
-class Note:
-    """A sentence of a remedy for the logs whose facts match every condition."""
-
-    text: str
-    conditions: Mapping[str, str]
-
-    def holds(self, facts: Mapping[str, str]) -> bool:
-        """Return True if each fact of the conditions has a text that its pattern finds."""
-        return all(
-            re.search(pattern, facts.get(name, "")) for name, pattern in self.conditions.items()
-        )
 
 
 @dataclass(frozen=True)
@@ -39,7 +26,15 @@ class Signature:
     commands: tuple[str, ...] = ()
     slows: bool = False
     follows: bool = False
-    notes: tuple[Note, ...] = ()
+    notes: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+
+    def suited_notes(self, facts: Mapping[str, str]) -> list[str]:
+        """Return the sentences of the remedy whose conditions are found in these facts."""
+        return [
+            text
+            for text, conditions in self.notes.items()
+            if all(re.search(pattern, facts.get(name, "")) for name, pattern in conditions.items())
+        ]
 
     @property
     def blunt(self) -> bool:
@@ -75,19 +70,4 @@ EXCEPTION = Signature(
 def signatures() -> tuple[Signature, ...]:
     """Return every signature of the table, in its order."""
     document = shipped("signatures.yaml")
-    return tuple(
-        Signature(
-            id=entry["id"],
-            patterns=tuple(entry["patterns"]),
-            rank=entry["rank"],
-            permanent=entry["permanent"],
-            source=entry["source"],
-            commands=tuple(entry.get("commands", ())),
-            slows=entry.get("slows", False),
-            follows=entry.get("follows", False),
-            notes=tuple(
-                Note(text, conditions) for text, conditions in entry.get("notes", {}).items()
-            ),
-        )
-        for entry in document["signatures"]
-    )
+    return codec.read(tuple[Signature, ...], document["signatures"])

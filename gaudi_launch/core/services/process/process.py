@@ -170,18 +170,15 @@ class EngineProcess:
             try:
                 # of several threads the first may end before the others, which still use its card
                 if process.status() == psutil.STATUS_ZOMBIE and process.num_threads() <= 1:
-                    self._reap(process.pid)
+                    # the first child is Popen's to reap; other children are not this object's
+                    if self._child is not None and process.pid != self._child.pid:
+                        with contextlib.suppress(ChildProcessError):
+                            os.waitpid(process.pid, os.WNOHANG)
                     continue
                 alive.append(process.pid)
             except psutil.Error:
                 continue
         return alive
-
-    def _reap(self, pid: int) -> None:
-        # the first child is Popen's to reap; other children are not this object's
-        if self._child is not None and pid != self._child.pid:
-            with contextlib.suppress(ChildProcessError):
-                os.waitpid(pid, os.WNOHANG)
 
     def end(self, timeouts: StopTimeouts, hurry: Callable[[], bool] = lambda: False) -> int | None:
         """End the engine and all its descendants: SIGTERM, wait, SIGKILL.

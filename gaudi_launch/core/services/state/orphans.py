@@ -58,23 +58,12 @@ class Orphan:
         return document
 
 
-@dataclass(frozen=True)
-class Lost:
-    """Processes whose launcher is ``dead``, and those where it is ``unsure``.
-
-    Both are in pid order.
-    """
-
-    dead: tuple[Orphan, ...] = ()
-    unsure: tuple[Orphan, ...] = ()
-
-
 def orphans(folder: Path | None = None) -> list[Orphan]:
     """Return the running processes of services whose launcher has ended.
 
     Of one service or of all.
     """
-    return list(look(folder).dead)
+    return [orphan for orphan in look(folder) if orphan.doubt is None]
 
 
 def prune() -> list[str]:
@@ -84,7 +73,7 @@ def prune() -> list[str]:
     """
     removed = []
     for service in services():
-        if not service.failed or look(service.folder) != Lost():
+        if not service.failed or look(service.folder):
             continue
         with contextlib.suppress(LaunchError), hold(service.name):
             shutil.rmtree(service.folder, ignore_errors=True)
@@ -92,8 +81,8 @@ def prune() -> list[str]:
     return removed
 
 
-def look(folder: Path | None = None) -> Lost:
-    """Find the running processes of a service's engine without a visible launcher.
+def look(folder: Path | None = None) -> list[Orphan]:
+    """Find the running processes of a service's engine without a visible launcher, by pid.
 
     Only processes whose environment this user may read are seen: this user's, or all as root.
     ``folder`` limits it to one service of this user.
@@ -105,9 +94,7 @@ def look(folder: Path | None = None) -> Lost:
         orphan = _judge(pid, service)
         if orphan is not None:
             found.append(orphan)
-    found.sort(key=lambda orphan: orphan.process.pid)
-    dead = tuple(orphan for orphan in found if orphan.doubt is None)
-    return Lost(dead, tuple(orphan for orphan in found if orphan.doubt is not None))
+    return sorted(found, key=lambda orphan: orphan.process.pid)
 
 
 def _judge(pid: int, service: str) -> Orphan | None:

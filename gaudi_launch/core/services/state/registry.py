@@ -143,7 +143,12 @@ def find(name: str) -> ServiceRecord:
     """
     service = read(name)
     if service is None:
-        _check_other_users(name)
+        # another user may run a service of this name
+        other = card_locks.read_services(machine_root()).get(name)
+        if other is not None and other.user != card_locks.user_name():
+            raise LaunchError(
+                "services.other_user", ExitCode.USAGE, name=name, user=other.user, pid=other.pid
+            )
         known = ", ".join(service.name for service in services()) or "-"
         raise LaunchError("services.unknown", ExitCode.USAGE, found=name, known=known)
     return service
@@ -202,15 +207,6 @@ def choices(known: Sequence[ServiceRecord]) -> str:
     """Return a line for each service: its name and phase."""
     widest = max((len(each.name) for each in known), default=0)
     return "\n".join(f"  {each.name.ljust(widest)}  {phase(each)}" for each in known)
-
-
-def _check_other_users(name: str) -> None:
-    """Raise LaunchError (USAGE) where another user runs a service of this name."""
-    other = card_locks.read_services(machine_root()).get(name)
-    if other is not None and other.user != card_locks.user_name():
-        raise LaunchError(
-            "services.other_user", ExitCode.USAGE, name=name, user=other.user, pid=other.pid
-        )
 
 
 def _read_own(name: str) -> ServiceRecord | None:

@@ -184,7 +184,7 @@ def tune(state: TuneState, seconds: float, save: Path | None, tools: TuneTools) 
     def measure(state: TuneState, trial: TuneTrial, left: float) -> TuneStart:
         return start_and_measure(state, trial, left, tools)
 
-    return finish(search(state, measure, seconds), save)
+    return finish(*search(state, measure, seconds), save)
 
 
 def begin(options: LaunchOptions, given: TuneOptions) -> TuneState:
@@ -252,22 +252,17 @@ def _clients(options: LaunchOptions) -> int:
     return min(served, _MOST_CLIENTS)
 
 
-@dataclass(frozen=True)
-class Searched:
-    """A search that has ended; ``in_time`` False where rounds were left out."""
-
-    state: TuneState
-    in_time: bool
-
-
 def search(
     state: TuneState, measure: Measure, seconds: float, clock: Callable[[], float] = time.monotonic
-) -> Searched:
-    """Run the rounds for which there is time, within ``seconds``."""
+) -> tuple[TuneState, bool]:
+    """Run the rounds for which there is time, within ``seconds``.
+
+    Return False with the state where rounds were left out.
+    """
     deadline = clock() + seconds
     halving = _Halving(state, measure, deadline, clock)
     halving.run()
-    return Searched(halving.state, halving.in_time)
+    return halving.state, halving.in_time
 
 
 class _Halving:
@@ -294,7 +289,9 @@ class _Halving:
                     self._last(left, number, requests),
                 )
             if self.in_time:
-                left = self._better_half(left)
+                ranked = sorted(left, key=lambda candidate: -self._score(candidate))
+                able = [candidate for candidate in ranked if self._score(candidate) > 0]
+                left = able[: max(2, (len(left) + 1) // 2)]
                 number += 1
                 requests *= 2
         if not self.in_time:
@@ -345,11 +342,6 @@ class _Halving:
         each = max((start.seconds - start.start_seconds) / start.requests for start in own)
         return begin + each * trial.requests * trial.repeats
 
-    def _better_half(self, left: Sequence[int]) -> list[int]:
-        ranked = sorted(left, key=lambda candidate: -self._score(candidate))
-        able = [candidate for candidate in ranked if self._score(candidate) > 0]
-        return able[: max(2, (len(left) + 1) // 2)]
-
     def _score(self, candidate: int) -> float:
         start = self.state.best_start(candidate)
         return start.score if start is not None else 0.0
@@ -389,9 +381,8 @@ def decide(state: TuneState) -> tuple[TuneStart, TuneStart | None, float]:
     return best, given, noise
 
 
-def finish(done: Searched, save: Path | None) -> TuneOutcome:
+def finish(state: TuneState, in_time: bool, save: Path | None) -> TuneOutcome:
     """Return the answer, with its plan in a file. Raises LaunchError."""
-    state = done.state
     best, given, noise = decide(state)
     gain = None
     if given is not None and given.score:
@@ -400,7 +391,7 @@ def finish(done: Searched, save: Path | None) -> TuneOutcome:
     made, _ = route.plan(options)
     file = save or state.folder / "best.yaml"
     saved_plan.write(file, options, made, goal=state.goal, traffic=state.traffic)
-    return TuneOutcome(state, best, given, noise, gain, file, done.in_time)
+    return TuneOutcome(state, best, given, noise, gain, file, in_time)
 
 
 @dataclass(frozen=True)

@@ -301,14 +301,10 @@ def _problems(
     concerned = set()
     for version, side in ((old, plans.left), (new, plans.right)):
         sent = values_of(side.plan.settings) if side.plan is not None else {}
-        launched = Launched(model, _product(options), sent)
+        from gaudi_launch.core.host.accelerators import product_of
+        from gaudi_launch.core.host.machine import load
+        from gaudi_launch.core.launch.forecast_case import own_accelerator
+
+        launched = Launched(model, product_of(load(options.machine)) or own_accelerator(), sent)
         concerned |= {each.id for each in concerning(version.label, launched)}
     return tuple(each for each in found if each.problem.id in concerned)
-
-
-def _product(options: LaunchOptions) -> str:
-    from gaudi_launch.core.host.accelerators import product_of
-    from gaudi_launch.core.host.machine import load
-    from gaudi_launch.core.launch.forecast_case import own_accelerator
-
-    return product_of(load(options.machine)) or own_accelerator()

@@ -79,6 +79,14 @@ class EngineChild:
         self._key = os.environ.get("VLLM_API_KEY", "")
         words = [str(self.port) if word == PORT else word for word in argv]
         with slot.output() as log:
+            mine = set(slot.cpus) & os.sched_getaffinity(0)
+
+            def prepare() -> None:
+                # a replica that is killed must not leave its engine on the cards
+                _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+                if mine:
+                    os.sched_setaffinity(0, mine)
+
             self.process = subprocess.Popen(
                 [*bind_words(slot), *words],
                 stdin=subprocess.DEVNULL,
@@ -86,7 +94,7 @@ class EngineChild:
                 stderr=subprocess.STDOUT,
                 env=environment_of(slot, dict(os.environ)),
                 start_new_session=True,
-                preexec_fn=_die_with_parent(slot.cpus),
+                preexec_fn=prepare,
             )
         slot.sign(self.process.pid)
 
@@ -181,15 +189,3 @@ def bind_words(slot: Slot) -> list[str]:
     if slot.memory_node is None:
         return words
     return [*words, "-p", str(slot.memory_node)]
-
-
-def _die_with_parent(cpus: tuple[int, ...]) -> Callable[[], None]:
-    mine = set(cpus) & os.sched_getaffinity(0)
-
-    def prepare() -> None:
-        # a replica that is killed must not leave its engine on the cards
-        _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
-        if mine:
-            os.sched_setaffinity(0, mine)
-
-    return prepare

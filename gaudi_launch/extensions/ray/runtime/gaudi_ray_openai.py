@@ -58,7 +58,12 @@ def job_of(body: dict[str, Any], chat: bool, tokenizer: Any) -> GenerationJob:
     if chat:
         # a chat template writes the special tokens itself
         return GenerationJob(_chat_of(body, tokenizer), options, stops_of(body), special=False)
-    return GenerationJob(_prompt_of(body), options, stops_of(body), special=True)
+    prompt = body.get("prompt")
+    if isinstance(prompt, list) and len(prompt) == 1:
+        prompt = prompt[0]
+    if not isinstance(prompt, str) or not prompt:
+        raise BadRequest("prompt must be a text")
+    return GenerationJob(prompt, options, stops_of(body), special=True)
 
 
 def _chat_of(body: dict[str, Any], tokenizer: Any) -> Any:
@@ -70,15 +75,6 @@ def _chat_of(body: dict[str, Any], tokenizer: Any) -> Any:
         return tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
     except Exception as error:
         raise BadRequest(f"the chat template refuses these messages: {error}") from None
-
-
-def _prompt_of(body: dict[str, Any]) -> str:
-    prompt = body.get("prompt")
-    if isinstance(prompt, list) and len(prompt) == 1:
-        prompt = prompt[0]
-    if not isinstance(prompt, str) or not prompt:
-        raise BadRequest("prompt must be a text")
-    return prompt
 
 
 async def events(job: GenerationJob, shape: Shape, usage: bool) -> AsyncIterator[str]:

@@ -86,8 +86,18 @@ class SimulatedExecutor(Executor):  # type: ignore[misc]
         path = self.vllm_config.additional_config["simulated"]
         self.settings: dict[str, Any] = json.loads(Path(path).read_text(encoding="utf-8"))
         card = CardSettings.of(self.settings["card"])
-        self._as_planned(card)
-        self._arrange_faults()
+        # the CPU platform has changed these (vllm/platforms/cpu.py); the scheduler is chosen after
+        # this executor is built
+        self.scheduler_config.async_scheduling = self.settings["ahead"]
+        self.scheduler_config.max_num_batched_tokens = card.max_num_batched_tokens
+        self.cache_config.block_size = card.block_size
+        rank = self.parallel_config.data_parallel_rank
+        restarts = restarts_in(os.environ.get(_FOLDER))
+        if missing_card(self.settings.get("faults", ()), rank, restarts):
+            raise RuntimeError(NOT_FOUND)
+        self.faults = Faults(
+            faults_of(self.settings.get("faults", ()), rank, restarts), logger.warning
+        )
         has_states = any(entry["kind"] == "state" for entry in self.settings["kv"])
         self.pricer = StepPricer(card, single_prompts=has_states)
         self.clock = CardClock(scale=card.time_scale)
@@ -108,23 +118,6 @@ class SimulatedExecutor(Executor):  # type: ignore[misc]
         logger.info("Simulated cards: %s; no model is loaded.", self.settings["cards"])
         # in place of an earlier run's
         self._record(now=True)
-
-    def _arrange_faults(self) -> None:
-        """Prepare the faults of ``--fault``; fail at once where a card is gone."""
-        rank = self.parallel_config.data_parallel_rank
-        restarts = restarts_in(os.environ.get(_FOLDER))
-        if missing_card(self.settings.get("faults", ()), rank, restarts):
-            raise RuntimeError(NOT_FOUND)
-        self.faults = Faults(
-            faults_of(self.settings.get("faults", ()), rank, restarts), logger.warning
-        )
-
-    def _as_planned(self, card: CardSettings) -> None:
-        """Set again what the CPU platform has changed (vllm/platforms/cpu.py)."""
-        # the scheduler is chosen after this executor is built
-        self.scheduler_config.async_scheduling = self.settings["ahead"]
-        self.scheduler_config.max_num_batched_tokens = card.max_num_batched_tokens
-        self.cache_config.block_size = card.block_size
 
     # Before the first step
 

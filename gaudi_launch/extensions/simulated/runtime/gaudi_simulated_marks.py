@@ -36,12 +36,8 @@ class SimulatedHeader:
         await self.app(scope, receive, marked)
 
 
-def _own() -> None:
-    """Make ``simulated`` the owner of every model that the server lists."""
-    ModelCard.model_fields["owned_by"].default = OWNER
-    ModelCard.model_rebuild(force=True)
-    # its entries are cards
-    ModelList.model_rebuild(force=True)
-
-
-_own()
+# make ``simulated`` the owner of every model that the server lists
+ModelCard.model_fields["owned_by"].default = OWNER
+ModelCard.model_rebuild(force=True)
+# its entries are cards
+ModelList.model_rebuild(force=True)

@@ -120,14 +120,11 @@ class AnswerText:
         start = chance.choice(self._ends)
         drawn = int(chance.lognormvariate(0.0, _SPREAD) * _MEDIAN_TOKENS)
         wanted = max(least, min(max(drawn, _LEAST), _MOST))
-        return Answer(start, self._to_sentence(start, wanted), ending)
-
-    def _to_sentence(self, start: int, wanted: int) -> int:
-        """Return the length, ``wanted`` or more, at which a sentence ends."""
+        # the length, ``wanted`` or more, at which a sentence ends
         length = max(0, wanted - len(self.opening))
         turns, at = divmod(start + length, len(self.ring))
         end = next((end for end in self._ends if end >= at), len(self.ring))
-        return len(self.opening) + turns * len(self.ring) + end - start
+        return Answer(start, len(self.opening) + turns * len(self.ring) + end - start, ending)
 
     def token(self, answer: Answer, index: int) -> int:
         """Return the token of this index of an answer."""

@@ -14,6 +14,7 @@ from pathlib import Path
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.reader import parse_json
 from gaudi_launch.core.planning.plan import Command
+from gaudi_launch.core.services.process.detach import start_detached
 from gaudi_launch.core.services.process.process import write_files
 from gaudi_launch.core.services.state import store
 from gaudi_launch.core.services.state.identity import identity_in
@@ -22,6 +23,7 @@ from gaudi_launch.core.services.state.registry import ServiceRecord, find
 from gaudi_launch.extensions.stack.gateway import program, running
 from gaudi_launch.extensions.stack.gateway.gateway_settings import Backend, GatewaySettings
 from gaudi_launch.extensions.stack.gateway.haproxy_config import ANSWERER, gateway_files
+from gaudi_launch.extensions.stack.gateway.keys_file import check_access
 from gaudi_launch.extensions.stack.gateway.running import FOLDER
 from gaudi_launch.extensions.stack.gateway.runtime.gateway_process import (
     digest_of,
@@ -74,6 +76,23 @@ def gateway_job(
     )
 
 
+def start(
+    name: str,
+    backends: Sequence[Backend],
+    settings: GatewaySettings,
+    *,
+    restart: str = "on-failure",
+) -> ServiceJob:
+    """Start a gateway as a detached service; return its job before it answers.
+
+    `core.launch.waiting.until_ready` waits for it. Raises LaunchError; nothing is started then.
+    """
+    check_access(settings)
+    job = gateway_job(name, backends, settings, restart=restart)
+    start_detached(job, os.environ)
+    return job
+
+
 def renew(name: str, backends: Sequence[Backend], settings: GatewaySettings) -> ServiceJob:
     """Give a running gateway new models, keys or limits without ending a request.
 
@@ -81,6 +100,7 @@ def renew(name: str, backends: Sequence[Backend], settings: GatewaySettings) -> 
     cannot change. Raises LaunchError: USAGE for an unknown name, another address or settings that
     cannot be used, FAILED where it does not run, or does not take them; it keeps what it has then.
     """
+    check_access(settings)
     before = _job(name)
     job = gateway_job(name, backends, settings, restart=before.restart)
     if job.url != before.url:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
@@ -76,14 +76,6 @@ class RequestLimits:
 
 
 @dataclass(frozen=True)
-class UserLimits:
-    """Limits of one user of the keys file, instead of the general ones."""
-
-    user: str
-    limits: RequestLimits
-
-
-@dataclass(frozen=True)
 class GatewaySettings:
     """Address, access and limits of a gateway.
 
@@ -99,7 +91,7 @@ class GatewaySettings:
     tls: Tls | None = None
     keys_file: Path | None = None
     limits: RequestLimits = RequestLimits()
-    user_limits: tuple[UserLimits, ...] = ()
+    user_limits: Mapping[str, RequestLimits] = field(default_factory=dict)
     body_mib: int = 8
     timeout_seconds: int = 1800
     connections: int = 2000

@@ -110,13 +110,48 @@ def gateway_files(
     Raises LaunchError (USAGE) for backends that cannot be routed to.
     """
     check_backends(backends)
+    lines = [
+        f"{name} {section_of(number, backend)}\n"
+        for number, backend in enumerate(backends)
+        for name in backend.names
+    ]
+    # the settings of the process that reads the keys and answers
+    models: list[dict[str, Any]] = [
+        {
+            "model": backend.model,
+            "aliases": list(backend.aliases),
+            "replicas": [
+                {"url": replica.url, "service": replica.service} for replica in backend.replicas
+            ],
+        }
+        for backend in backends
+    ]
+    document = {
+        "schema": 1,
+        "program": program,
+        "config": CONFIG,
+        "large_config": LARGE_CONFIG,
+        "files": [CONFIG, LARGE_CONFIG, MODELS_MAP, RATES_MAP, CONCURRENT_MAP, ROUTE.name],
+        "socket": ANSWERER_SOCKET,
+        "keys_file": mapped(str, settings.keys_file),
+        "users_map": USERS_MAP,
+        "tls": {"certificate": str(settings.tls.certificate), "key": str(settings.tls.key)}
+        if settings.tls
+        else None,
+        "services": str(services) if services else None,
+        "models": models,
+        "texts": {
+            id: text(f"gateway.{id}")
+            for id in ("api_warming", "api_warming_left", "api_down", "api_model")
+        },
+    }
     texts = {
         CONFIG: haproxy_config(backends, settings),
         LARGE_CONFIG: large_config(backends, settings),
-        MODELS_MAP: _models_map(backends),
+        MODELS_MAP: "".join(lines),
         RATES_MAP: _limits_map(settings, lambda limits: limits.requests_per_minute),
         CONCURRENT_MAP: _limits_map(settings, lambda limits: limits.concurrent),
-        ANSWERER: _answerer(backends, settings, program, services),
+        ANSWERER: json.dumps(document, indent=1, ensure_ascii=False) + "\n",
         ROUTE.name: ROUTE.read_text(encoding="utf-8"),
         PROCESS.name: standalone(PROCESS),
     }
@@ -141,10 +176,21 @@ def haproxy_config(backends: Sequence[Backend], settings: GatewaySettings) -> st
 
 def large_config(backends: Sequence[Backend], settings: GatewaySettings) -> str:
     """Return the configuration for large requests, which come from the first."""
+    lines = [
+        "frontend large",
+        f"    bind unix@{LARGE_SOCKET} mode 600",
+        f"    maxconn {settings.large_connections}",
+        "    http-request use-service prometheus-exporter if { path /metrics/large }",
+        f"    http-request set-var(txn.user) req.hdr({_USER_HEADER})",
+        f"    http-request wait-for-body time {_BODY_SECONDS}s",
+        _refuse(413, "gateway.api_large", f"if {{ req.body_size gt {settings.body_mib << 20} }}"),
+        *_routed("TRUE"),
+        *_chosen("TRUE"),
+    ]
     sections = [
         _global(settings.large_connections, settings.threads, settings.large_buffer_bytes),
         _defaults(settings),
-        _large_frontend(settings),
+        "\n".join([*lines, ""]),
         _inner(settings, LARGE_INNER_SOCKET),
         *map(_backend, range(len(backends)), backends),
         _ANSWERER_SECTION,
@@ -287,21 +333,6 @@ def _frontend(settings: GatewaySettings) -> str:
         f"    use_backend large if {large} or is_large_metrics",
         "    use_backend answerer if is_list METH_GET",
         *_chosen("is_model_path"),
-    ]
-    return "\n".join([*lines, ""])
-
-
-def _large_frontend(settings: GatewaySettings) -> str:
-    lines = [
-        "frontend large",
-        f"    bind unix@{LARGE_SOCKET} mode 600",
-        f"    maxconn {settings.large_connections}",
-        "    http-request use-service prometheus-exporter if { path /metrics/large }",
-        f"    http-request set-var(txn.user) req.hdr({_USER_HEADER})",
-        f"    http-request wait-for-body time {_BODY_SECONDS}s",
-        _refuse(413, "gateway.api_large", f"if {{ req.body_size gt {settings.body_mib << 20} }}"),
-        *_routed("TRUE"),
-        *_chosen("TRUE"),
     ]
     return "\n".join([*lines, ""])
 
@@ -484,55 +515,12 @@ backend large_requests
 """
 
 
-def _models_map(backends: Sequence[Backend]) -> str:
-    lines = [
-        f"{name} {section_of(number, backend)}\n"
-        for number, backend in enumerate(backends)
-        for name in backend.names
-    ]
-    return "".join(lines)
-
-
 def _limits_map(settings: GatewaySettings, of: Callable[[RequestLimits], int | None]) -> str:
     """Return the map of one limit of the users that have an own one."""
-    return "".join(f"{each.user} {_number(of(each.limits))}\n" for each in settings.user_limits)
+    return "".join(
+        f"{user} {_number(of(limits))}\n" for user, limits in settings.user_limits.items()
+    )
 
 
 def _number(limit: int | None) -> int:
     return _NO_LIMIT if limit is None else limit
-
-
-def _answerer(
-    backends: Sequence[Backend], settings: GatewaySettings, program: str, services: Path | None
-) -> str:
-    """Return the settings of the process that reads the keys and answers."""
-    models: list[dict[str, Any]] = [
-        {
-            "model": backend.model,
-            "aliases": list(backend.aliases),
-            "replicas": [
-                {"url": replica.url, "service": replica.service} for replica in backend.replicas
-            ],
-        }
-        for backend in backends
-    ]
-    document = {
-        "schema": 1,
-        "program": program,
-        "config": CONFIG,
-        "large_config": LARGE_CONFIG,
-        "files": [CONFIG, LARGE_CONFIG, MODELS_MAP, RATES_MAP, CONCURRENT_MAP, ROUTE.name],
-        "socket": ANSWERER_SOCKET,
-        "keys_file": mapped(str, settings.keys_file),
-        "users_map": USERS_MAP,
-        "tls": {"certificate": str(settings.tls.certificate), "key": str(settings.tls.key)}
-        if settings.tls
-        else None,
-        "services": str(services) if services else None,
-        "models": models,
-        "texts": {
-            id: text(f"gateway.{id}")
-            for id in ("api_warming", "api_warming_left", "api_down", "api_model")
-        },
-    }
-    return json.dumps(document, indent=1, ensure_ascii=False) + "\n"

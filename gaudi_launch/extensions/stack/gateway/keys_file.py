@@ -57,10 +57,10 @@ def check_access(settings: GatewaySettings) -> None:
     known: tuple[str, ...] = ()
     if settings.keys_file is not None:
         known = users(settings.keys_file)
-    for each in settings.user_limits:
-        if each.user not in known:
+    for user in settings.user_limits:
+        if user not in known:
             shown = ", ".join(known) or "-"
-            raise LaunchError("gateway.unknown_user", ExitCode.USAGE, user=each.user, known=shown)
+            raise LaunchError("gateway.unknown_user", ExitCode.USAGE, user=user, known=shown)
     if settings.tls is not None:
         _check_tls(settings.tls)
 

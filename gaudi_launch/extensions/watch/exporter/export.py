@@ -77,14 +77,10 @@ class _Log:
         if any(mark in complete for mark in _MARKS):
             for line in complete.splitlines():
                 if any(mark in line for mark in _MARKS):
-                    self.count += _is_compile(line)
+                    follower = Follower()
+                    follower.feed(line.decode("utf-8", errors="replace") + "\n", 0.0)
+                    self.count += bool(follower.progress.warnings)
         return self.count
-
-
-def _is_compile(line: bytes) -> bool:
-    follower = Follower()
-    follower.feed(line.decode("utf-8", errors="replace") + "\n", 0.0)
-    return bool(follower.progress.warnings)
 
 
 # a longer gap (a suspended machine, a stopped process) is not filled with the last power

@@ -197,13 +197,9 @@ def _temperature(row: Row[CardSample], look: Look, width: int) -> Cell:
 
 
 def _owner(row: Row[CardSample], look: Look, width: int) -> Cell:
-    return Cell(_command_name(row.item.owner or "") or UNKNOWN)
-
-
-def _command_name(owner: str) -> str:
-    """Return a command without the folder of its program."""
-    first, blank, rest = owner.partition(" ")
-    return first.rsplit("/", 1)[-1] + blank + rest
+    # a command without the folder of its program
+    first, blank, rest = (row.item.owner or "").partition(" ")
+    return Cell((first.rsplit("/", 1)[-1] + blank + rest) or UNKNOWN)
 
 
 def _events(row: Row[CardSample], look: Look, width: int) -> Cell:

@@ -112,7 +112,9 @@ def _machine_lines(state: TopState, width: int, look: Look) -> list[Line]:
         return [[Cell(fitted(host.problem or "", width, right=False), BAD)]]
     parts = [_node(host, node, look) for node in host.nodes]
     if host.nodes:
-        parts.append(_pages(host.nodes))
+        free = [node.hugepages_free for node in host.nodes]
+        all_pages = [node.hugepages_total for node in host.nodes]
+        parts.append(Cell(text("watch.pages", free=_sum(free), total=_sum(all_pages))))
     parts += [_disk(disk) for disk in _distinct(host.disks)]
     found = _flowed(parts, width)
     if host.problem:
@@ -129,12 +131,6 @@ def _node(host: HostSample, node: NodeSample, look: Look) -> Cell:
             "watch.node", node=node.id, use=number(node.cpu_percent, "{:.0f}%"), trail=trail.strip()
         )
     )
-
-
-def _pages(nodes: Sequence[NodeSample]) -> Cell:
-    free = [node.hugepages_free for node in nodes]
-    all_pages = [node.hugepages_total for node in nodes]
-    return Cell(text("watch.pages", free=_sum(free), total=_sum(all_pages)))
 
 
 def _sum(values: Sequence[int | None]) -> str:

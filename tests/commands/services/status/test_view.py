@@ -10,12 +10,11 @@ from pathlib import Path
 import pytest
 
 from gaudi_launch.commands.services.status import view as status
-from gaudi_launch.commands.services.status.case import ServiceStatus
+from gaudi_launch.commands.services.status.case import Deployment, RayStatus, ServiceStatus
 from gaudi_launch.core.host.hardware import Card
 from gaudi_launch.core.services.engine_counters import EngineCounters
 from gaudi_launch.core.services.history import HistoryRing, HistoryRow
 from gaudi_launch.core.services.metrics import EngineLoad
-from gaudi_launch.core.services.ray_status import Deployment, RayStatus
 from gaudi_launch.core.services.run_record import RunRecord
 from gaudi_launch.core.services.state.registry import ServiceRecord
 from tests.support.cli import output, reading

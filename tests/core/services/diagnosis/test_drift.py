@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from gaudi_launch.core.engines.pins import Deviation
+from gaudi_launch.core.doctor.findings import Deviation
 from gaudi_launch.core.services.diagnosis.drift import drift_errors
 
-FASTAPI = Deviation("fastapi", "0.137.1", ("0.116.1",), ("fastapi",))
-UVICORN = Deviation("uvicorn", "1.0", ("0.30",), ("uvicorn",))
-TRANSFORMERS = Deviation("transformers", "5.9", ("4.57",), ("transformers",))
+FASTAPI = Deviation("fastapi", "0.137.1", "0.116.1", ("fastapi",))
+UVICORN = Deviation("uvicorn", "1.0", "0.30", ("uvicorn",))
+TRANSFORMERS = Deviation("transformers", "5.9", "4.57", ("transformers",))
 ROUTES = """Traceback (most recent call last):
   File "/e/lib/python3.11/site-packages/fastapi/applications.py", line 1, in __call__
     await super().__call__()

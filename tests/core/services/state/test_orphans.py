@@ -82,10 +82,10 @@ def launch(tmp_path: Path) -> Iterator[Launch]:
 
 def seen(pid: int) -> str:
     """What `look` says of a process: dead, unsure or (no word of it) alive."""
-    lost = orphans.look()
-    if pid in {orphan.process.pid for orphan in lost.dead}:
-        return "dead"
-    return "unsure" if pid in {orphan.process.pid for orphan in lost.unsure} else "alive"
+    for orphan in orphans.look():
+        if orphan.process.pid == pid:
+            return "dead" if orphan.doubt is None else "unsure"
+    return "alive"
 
 
 def in_own_mounts(folder: Path) -> tuple[str, ...]:

@@ -84,33 +84,33 @@ def state(folder: Path, count: int = len(SPEEDS)) -> TuneState:
 
 def test_noise_is_the_scatter_of_repeats(tmp_path: Path) -> None:
     bench = Bench([10.0, 11.0], scatter=0.2)
-    done = tune.search(state(tmp_path, 2), bench.measure, 1e6, bench.clock)
-    best, _, noise = tune.decide(done.state)
+    done, _ = tune.search(state(tmp_path, 2), bench.measure, 1e6, bench.clock)
+    best, _, noise = tune.decide(done)
     assert (best.candidate, round(noise, 3)) == (0, 0.2)
 
 
 def test_candidates_that_fail_leave_the_search(tmp_path: Path) -> None:
     bench = Bench([10.0, 0.0, 30.0, 0.0, 0.0])
-    done = tune.search(state(tmp_path), bench.measure, 1e6, bench.clock)
-    assert tune.decide(done.state)[0].candidate == 2
-    assert [start.why for start in done.state.starts[:2]] == ["", "it died"]
+    done, _ = tune.search(state(tmp_path), bench.measure, 1e6, bench.clock)
+    assert tune.decide(done)[0].candidate == 2
+    assert [start.why for start in done.starts[:2]] == ["", "it died"]
 
 
 def test_nothing_that_starts_is_an_error_with_the_reason(tmp_path: Path) -> None:
     bench = Bench([0.0, 0.0])
-    done = tune.search(state(tmp_path, 2), bench.measure, 1e6, bench.clock)
+    done, _ = tune.search(state(tmp_path, 2), bench.measure, 1e6, bench.clock)
     with pytest.raises(LaunchError) as error:
-        tune.decide(done.state)
+        tune.decide(done)
     assert error.value.id == "tune.nothing" and "it died" in error.value.text.render()
 
 
 def test_short_time_measures_other_candidates_rather_than_the_last_round(tmp_path: Path) -> None:
     bench = Bench(SPEEDS)
-    done = tune.search(state(tmp_path), bench.measure, 35.0, bench.clock)
-    assert not done.in_time
+    done, in_time = tune.search(state(tmp_path), bench.measure, 35.0, bench.clock)
+    assert not in_time
     assert bench.now <= 35.0
     assert [trial[0] for trial in bench.trials] == [0, 1, 2]
-    assert tune.decide(done.state)[0].candidate == 1
+    assert tune.decide(done)[0].candidate == 1
 
 
 def test_saved_plans_are_compared_under_the_load_of_the_first(

@@ -58,7 +58,7 @@ def test_the_defaults_of_a_gateway() -> None:
         "host": "127.0.0.1",
         "port": 8000,
         "limits": RequestLimits(None, None),
-        "user_limits": (),
+        "user_limits": {},
         "body_mib": 8,
         "timeout_seconds": 1800,
         "connections": 2000,

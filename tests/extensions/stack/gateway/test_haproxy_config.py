@@ -17,7 +17,6 @@ from gaudi_launch.extensions.stack.gateway.gateway_settings import (
     GatewaySettings,
     RequestLimits,
     Tls,
-    UserLimits,
 )
 from gaudi_launch.extensions.stack.gateway.haproxy_config import (
     PROCESS,
@@ -66,7 +65,7 @@ FULL = GatewaySettings(
     tls=Tls(Path("/etc/gateway/cert.pem"), Path("/etc/gateway/key.pem")),
     keys_file=KEYS,
     limits=RequestLimits(requests_per_minute=60, concurrent=4),
-    user_limits=(UserLimits("ann", RequestLimits(600)), UserLimits("bob", RequestLimits(None, 2))),
+    user_limits={"ann": RequestLimits(600), "bob": RequestLimits(None, 2)},
     body_mib=16,
     timeout_seconds=600,
     connections=100,
@@ -208,7 +207,7 @@ def test_a_trusted_proxy_names_the_address_that_is_limited() -> None:
 
 
 def test_a_user_may_have_limits_of_their_own() -> None:
-    own = (UserLimits("bob", RequestLimits(20, 2)), UserLimits("carol", RequestLimits()))
+    own = {"bob": RequestLimits(20, 2), "carol": RequestLimits()}
     files = made(GatewaySettings(keys_file=KEYS, user_limits=own)).files
     assert files["/run/gw/rates.map"] == "bob 20\ncarol 2000000000\n"
     assert files["/run/gw/concurrent.map"] == "bob 2\ncarol 2000000000\n"

@@ -12,7 +12,6 @@ from gaudi_launch.extensions.stack.gateway.gateway_settings import (
     GatewaySettings,
     RequestLimits,
     Tls,
-    UserLimits,
 )
 from gaudi_launch.extensions.stack.gateway.keys_file import check_access, users
 from gaudi_launch.extensions.stack.gateway.runtime.gateway_process import users_of
@@ -86,7 +85,7 @@ def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
 
 
 def test_limits_of_a_user_without_a_key_are_refused(tmp_path: Path) -> None:
-    own = (UserLimits("carol", RequestLimits(1)),)
+    own = {"carol": RequestLimits(1)}
     settings = GatewaySettings(keys_file=keys_file(tmp_path), user_limits=own)
     assert refusal(settings) == ("gateway.unknown_user", {"user": "carol", "known": "alice, bob"})
     without = GatewaySettings(user_limits=own)

@@ -18,6 +18,7 @@ from pathlib import Path
 
 import pytest
 
+from gaudi_launch.extensions.watch.top.screen import split_keys
 from tests.support.places import TOP
 from tests.support.service_record import service
 from tests.support.waiting import GENEROUS
@@ -144,3 +145,20 @@ def test_ctrl_z_gives_the_terminal_back_and_continues(terminal: Terminal) -> Non
     assert "\x1b[?1049h" in terminal.written
     terminal.type("q")
     assert terminal.end() == 0
+
+
+@pytest.mark.parametrize(
+    ("typed", "keys"),
+    [
+        ("q", ["q"]),
+        ("\x1b[A\x1b[B", ["up", "down"]),
+        ("\x1bOA", ["up"]),
+        ("\x1b", ["esc"]),
+        ("\x1b[5~x\x1b[6~", ["pageup", "x", "pagedown"]),
+        ("\t\r\n\x7f", ["tab", "enter", "enter", "backspace"]),
+        ("中/", ["中", "/"]),
+        ("", []),
+    ],
+)
+def test_what_is_typed_becomes_names(typed: str, keys: list[str]) -> None:
+    assert split_keys(typed) == keys

@@ -418,18 +418,6 @@ def serve(gateway: Gateway, path: Path) -> _Server:
     return server
 
 
-def _with_us() -> Callable[[], None]:
-    """Return a ``preexec_fn`` that ends HAProxy when this process is killed."""
-    parent = os.getpid()
-
-    def prepare() -> None:
-        _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
-        if os.getppid() != parent:
-            os.kill(os.getpid(), signal.SIGTERM)
-
-    return prepare
-
-
 class Children:
     """The processes of HAProxy, by their configurations."""
 
@@ -444,7 +432,15 @@ class Children:
         # answers questions on its socket
         master = f"unix@{config}.sock,mode,600"
         words = [self._program, "-W", "-db", "-S", master, "-f", APPLIED, "-f", config]
-        child = subprocess.Popen(words, stdin=subprocess.DEVNULL, preexec_fn=_with_us())
+        # a ``preexec_fn`` that ends HAProxy when this process is killed
+        parent = os.getpid()
+
+        def prepare() -> None:
+            _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+            if os.getppid() != parent:
+                os.kill(os.getpid(), signal.SIGTERM)
+
+        child = subprocess.Popen(words, stdin=subprocess.DEVNULL, preexec_fn=prepare)
         print(f"gateway: HAProxy started as process {child.pid} ({config})", flush=True)
         return child
 
@@ -472,7 +468,11 @@ class Children:
                 if status is None:
                     continue
                 if self._stopping or not self._again(config, status):
-                    return self._end(status)
+                    if not self._stopping:
+                        self.send(signal.SIGTERM)
+                    for child in self._running.values():
+                        child.wait()
+                    return status
 
     def _again(self, config: str, status: int) -> bool:
         """Start one again that was killed; False for one that cannot stay."""
@@ -483,13 +483,6 @@ class Children:
             return False
         self._running[config] = self._start(config)
         return True
-
-    def _end(self, status: int) -> int:
-        if not self._stopping:
-            self.send(signal.SIGTERM)
-        for child in self._running.values():
-            child.wait()
-        return status
 
 
 def copied(source: Path, target: Path) -> None:

@@ -26,7 +26,7 @@ from gaudi_launch.core.launch.report import Silent
 from gaudi_launch.core.launch.stop import end, restart
 from gaudi_launch.core.services.state import store
 from gaudi_launch.core.services.state.registry import find
-from gaudi_launch.extensions.stack.gateway import case as gateway
+from gaudi_launch.extensions.stack.gateway import gateway_job as gateway
 from gaudi_launch.extensions.stack.gateway import running as running_gateway
 from gaudi_launch.extensions.stack.gateway.gateway_job import is_current
 from gaudi_launch.extensions.stack.gateway.gateway_settings import (
@@ -34,7 +34,6 @@ from gaudi_launch.extensions.stack.gateway.gateway_settings import (
     GatewayReplica,
     GatewaySettings,
     RequestLimits,
-    UserLimits,
 )
 from tests.support.gateways import (
     KEYS,
@@ -78,7 +77,7 @@ class Site:
 @pytest.fixture(scope="module")
 def site(gateway_engines: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     folder = tmp_path_factory.mktemp("site")
-    limited = (UserLimits("bob", RequestLimits(requests_per_minute=4, concurrent=2)),)
+    limited = {"bob": RequestLimits(requests_per_minute=4, concurrent=2)}
     settings = GatewaySettings(
         port=unused_port(),
         keys_file=keys_file(folder, f"{KEYS}carol a,b,,c\n"),

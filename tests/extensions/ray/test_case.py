@@ -6,8 +6,8 @@ from typing import Any
 
 from gaudi_launch.core.planning.engine import Scaling
 from gaudi_launch.core.render.gateway import GatewayPlace, GatewaySecrets
+from gaudi_launch.extensions.ray.case import StackDeployment, stack_document
 from gaudi_launch.extensions.ray.config import document
-from gaudi_launch.extensions.ray.stack_config import StackDeployment, stack_document
 
 
 def deployment(name: str, replicas: int, **more: Any) -> StackDeployment:

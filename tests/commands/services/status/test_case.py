@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
+from gaudi_launch.commands.services.status.case import Deployment, RayStatus, read
 from gaudi_launch.core.services.diagnosis.diagnose import diagnose
 from gaudi_launch.core.services.log.follow import Follower
-from gaudi_launch.core.services.ray_status import Deployment, RayStatus, read
 from gaudi_launch.core.services.state.registry import ServiceRecord
 
 # a start of ours, two replicas, stopped (shortened); the replicas' lines are those of the engine

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from gaudi_launch.core.base.errors import ExitCode
+from gaudi_launch.core.render.deliver import places, write
 from gaudi_launch.core.render.rendered import Rendered
-from gaudi_launch.core.render.written_files import places, write
 from tests.support.scripted_hosts import failed
 
 ONE = Rendered({"serve.sh": "one"}, frozenset({"serve.sh"}))
