@@ -18,7 +18,7 @@ import tempfile
 from pathlib import Path
 
 TOP = Path(__file__).resolve().parents[1]
-_CHINESE = re.compile(r"\(([\w-]+)_zh\.md(#[^)]*)?\)")
+_CHINESE = re.compile(r"\(([\w/.-]+)_zh\.md(#[^)]*)?\)")
 # the theme loads it from there
 _SHIM, _OWN_SHIM = "https://unpkg.com/iframe-worker/shim", "assets/iframe-worker.js"
 _LOADED = re.compile(
@@ -72,12 +72,12 @@ def stage(folder: Path) -> None:
     shutil.copy(TOP / "docs" / "site" / "mkdocs.yml", folder / "mkdocs.yml")
     pages = folder / "docs"
     pages.mkdir()
-    for page in sorted((TOP / "docs").iterdir()):
-        if page.suffix == ".md":
-            name = re.sub(r"_zh\.md$", ".zh.md", page.name)
-            (pages / name).write_text(_staged(page), encoding="utf-8")
-        elif page.suffix == ".svg":
-            shutil.copy(page, pages)
+    (pages / "decisions").mkdir()
+    for page in sorted((TOP / "docs").rglob("*.md")):
+        name = re.sub(r"_zh\.md$", ".zh.md", page.relative_to(TOP / "docs").as_posix())
+        (pages / name).write_text(_staged(page), encoding="utf-8")
+    for picture in (TOP / "docs").glob("*.svg"):
+        shutil.copy(picture, pages)
 
 
 def _staged(page: Path) -> str:

@@ -18,6 +18,7 @@ import io
 import json
 import os
 import re
+import shlex
 import shutil
 import sys
 import tempfile
@@ -57,7 +58,7 @@ DEEPSEEK = {
 INVENTORY = (
     "schema: 1\nhosts:\n  - {name: one, address: 10.0.0.1}\n  - {name: two, address: 10.0.0.2}\n"
 )
-START_SCRIPT = "bash start_gaudi_vllm_server.sh -w Qwen3-30B-A3B -n 4"
+START_SCRIPT = "'bash start_gaudi_vllm_server.sh -w Qwen3-30B-A3B -n 4'"
 PLANNED = "-w Qwen3-30B-A3B -n 4 --machine simulated:hls2 --engine"
 
 # each name is a key of json.json; the rest is the command line, without --json
@@ -135,17 +136,26 @@ RUNS: dict[str, str] = {
 OPEN = re.compile(
     r"(^|\.)(env|environment|packages|labels|values|files|options|extra_env|facts|config|data|checkpoints)$|^settings$"
 )
+# what an example shows for a time, in seconds since 1970
+SOME_TIME = 1767225600
+# an example has as many plain elements of an array or of data, and characters of a text
+MOST_SHOWN, MOST_TEXT = 3, 60
 COMPLETION = {"--install-completion", "--show-completion"}
 # values that are ids and so part of the interface
 IDS = re.compile(r"(findings|checks)\[\]\.id$")
 
 
 def main() -> None:
-    """Write the four documents."""
+    """Write the documents; the record has no examples, whose values are not kept."""
     folder = Path(sys.argv[1]) if len(sys.argv) > 1 else RECORD
     folder.mkdir(parents=True, exist_ok=True)
-    for name, document in collect().items():
-        (folder / f"{name}.json").write_text(layout(document) + "\n", encoding="utf-8")
+    documents = collect()
+    if folder == RECORD:
+        documents.pop("examples")
+    for name, document in documents.items():
+        # an example keeps the order of its keys
+        text = json.dumps(document) if name == "examples" else layout(document)
+        (folder / f"{name}.json").write_text(f"{text}\n", encoding="utf-8")
 
 
 def collect() -> dict[str, Document]:
@@ -153,11 +163,13 @@ def collect() -> dict[str, Document]:
     from gaudi_launch.core.base.errors import ExitCode
     from gaudi_launch.core.base.messages import catalogue
 
+    runs, examples = outputs(RUNS)
     return {
         "commands": commands(),
         "exit_codes": {code.name: int(code) for code in ExitCode},
         "messages": {"ids": sorted(catalogue("en"))},
-        "json": outputs(RUNS),
+        "json": runs,
+        "examples": examples,
     }
 
 
@@ -278,14 +290,42 @@ def plain(value: Any) -> Any:
 # --- JSON -----------------------------------------------------------------------------------------
 
 
-def outputs(runs: Mapping[str, str]) -> Document:
-    """Return exit code, key paths and ids of each run's JSON."""
-    with prepared_folder():
-        return {name: output(words.split()) for name, words in runs.items()}
+def outputs(runs: Mapping[str, str]) -> tuple[Document, Document]:
+    """Return exit code, key paths and ids of each run's JSON; and its short form."""
+    entries: Document = {}
+    examples: Document = {}
+    with prepared_folder() as folder:
+        for name, words in runs.items():
+            document, entries[name] = output(shlex.split(words))
+            examples[name] = example_of(document, {str(folder): "/home/user", str(TOP): "/opt"})
+    return entries, examples
 
 
-def output(words: list[str]) -> Document:
-    """Return what one command with --json printed, as key paths with types."""
+def example_of(value: Any, places: Mapping[str, str], path: str = "") -> Any:
+    """Shorten an output to an example: few elements, short texts, other places."""
+    if isinstance(value, float):
+        value = 28.6 if path.endswith(".cpu_percent") else float(f"{value:.3g}")
+        return SOME_TIME if value > 1e9 else value
+    if isinstance(value, Mapping):
+        # a plan is shown by the command of this name
+        is_long = OPEN.search(path) or path == ".plan"
+        return {
+            example_of(name, places): example_of(each, places, f"{path}.{name}")
+            for name, each in list(value.items())[: MOST_SHOWN if is_long else None]
+        }
+    if isinstance(value, list):
+        is_flat = not any(isinstance(each, Mapping | list) for each in value)
+        shown = value[: MOST_SHOWN if is_flat else 1]
+        return [example_of(each, places, f"{path}[]") for each in shown]
+    if isinstance(value, str):
+        for place, other in places.items():
+            value = value.replace(place, other)
+        return value if len(value) <= MOST_TEXT else f"{value[: MOST_TEXT - 3]}..."
+    return value
+
+
+def output(words: list[str]) -> tuple[Document, Document]:
+    """Return what one command with --json printed, and its key paths with types."""
     out, err = io.StringIO(), io.StringIO()
     code: Any = 0
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
@@ -293,7 +333,7 @@ def output(words: list[str]) -> Document:
             program()([*words[:1], *with_json(words[1:])])
         except SystemExit as end:
             code = end.code
-    entry: Document = {"argv": " ".join(words), "exit_code": code}
+    entry: Document = {"argv": shlex.join(words), "exit_code": code}
     try:
         document = json.loads(out.getvalue())
     except ValueError:
@@ -308,7 +348,7 @@ def output(words: list[str]) -> Document:
     entry["keys"] = {path: sorted(kinds) for path, kinds in sorted(keys.items())}
     if ids:
         entry["ids"] = {path: sorted(values) for path, values in sorted(ids.items())}
-    return entry
+    return document, entry
 
 
 def with_json(words: list[str]) -> list[str]:

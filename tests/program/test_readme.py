@@ -17,6 +17,7 @@ from unittest.mock import patch
 
 import pytest
 from markdown_it import MarkdownIt
+from markdown_it.token import Token
 
 from gaudi_launch.cli.examples import examples
 from gaudi_launch.cli.main import run
@@ -37,7 +38,7 @@ PYTHON = re.compile(r"```python\n(.*?)```", re.DOTALL)
 
 
 # pages by their English name; the Chinese one is next to it
-PAGES = ["README.md", *sorted(f"docs/{path.name}" for path in (TOP / "docs").glob("*.md"))]
+PAGES = ["README.md", *sorted(f"{path.relative_to(TOP)}" for path in (TOP / "docs").rglob("*.md"))]
 PAGES = [name for name in PAGES if not name.endswith("_zh.md")]
 # English only
 FOR_CONTRIBUTORS = ["CONTRIBUTING.md", "SECURITY.md"]
@@ -49,6 +50,10 @@ def chinese(name: str) -> str:
 
 def read(name: str) -> str:
     return (TOP / name).read_text(encoding="utf-8")
+
+
+def markdown(name: str) -> list[Token]:
+    return MarkdownIt("commonmark").enable("table").parse(read(name))
 
 
 def commands(name: str) -> list[str]:
@@ -128,12 +133,13 @@ def test_both_languages_show_the_same_programs(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_both_languages_have_the_same_parts(name: str) -> None:
-    counts = [
-        {mark: read(each).count(mark) for mark in ("\n## ", "\n|", "```")}
-        for each in (name, chinese(name))
-    ]
-    assert counts[0] == counts[1]
+def test_both_languages_have_the_same_paragraphs(name: str) -> None:
+    """Compare headings by level, paragraphs, items of lists, rows of tables, blocks by language."""
+    english, other = (
+        [(each.type, each.tag, each.info) for each in markdown(page) if each.type != "inline"]
+        for page in (name, chinese(name))
+    )
+    assert english == other
 
 
 @pytest.mark.parametrize("name", ["README.md", "README_zh.md"])
@@ -144,7 +150,7 @@ def test_the_readme_is_short(name: str) -> None:
 @pytest.mark.parametrize("name", ["docs/index.md", "docs/index_zh.md"])
 def test_the_index_names_every_page(name: str) -> None:
     listed = [
-        f"docs/{found}" for found in re.findall(r"(?m)^- \[.+?\]\(([\w-]+\.md)\)", read(name))
+        f"docs/{found}" for found in re.findall(r"(?m)^- \[.+?\]\(([\w/-]+\.md)\)", read(name))
     ]
     pages = {page for page in PAGES if page.startswith("docs/")}
     expected = pages if name == "docs/index.md" else set(map(chinese, pages))
@@ -163,11 +169,7 @@ def test_links_lead_to_files(name: str) -> None:
 @pytest.mark.parametrize("name", [*PAGES, *map(chinese, PAGES), *FOR_CONTRIBUTORS])
 def test_every_row_is_in_a_table(name: str) -> None:
     """A blank line ends a table: Markdown shows the rows after it as text with bars."""
-    paragraphs = [
-        token.content
-        for token in MarkdownIt("commonmark").enable("table").parse(read(name))
-        if token.type == "inline"
-    ]
+    paragraphs = [token.content for token in markdown(name) if token.type == "inline"]
     assert [text for text in paragraphs if text.startswith("|")] == []
 
 

@@ -20,10 +20,11 @@ def test_the_site_is_built_without_a_network(tmp_path: Path) -> None:
         words, env={**os.environ, **nowhere}, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
-    english = {path.stem for path in (TOP / "docs").glob("*.md") if "_zh" not in path.stem}
+    pages = [path.relative_to(TOP / "docs") for path in (TOP / "docs").rglob("*.md")]
+    english = {f"{path.with_suffix('')}" for path in pages if "_zh" not in path.stem}
     for place in ("", "zh"):
         folder = tmp_path / "site" / place
-        assert english <= {path.stem for path in folder.glob("*.html")}
+        assert [page for page in english if not (folder / f"{page}.html").is_file()] == []
         index = json.loads((folder / "search" / "search_index.json").read_text(encoding="utf-8"))
         found = {entry["location"].partition(".html")[0] for entry in index["docs"]}
         assert found == english

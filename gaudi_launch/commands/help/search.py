@@ -17,7 +17,7 @@ _MOST = 6
 _SHORTEST_PLURAL = 3
 # lists of all options and keys: a section of the first counts for its command
 _LISTS = ("commands", "json", "questions", "index")
-_SECTION = re.compile(r"(?m)^## `?([^`\n]+)`?$")
+_SECTION = re.compile(r"(?m)^#{2,4} `?([^`\n]+)`?$")
 
 
 @dataclass(frozen=True)

@@ -111,10 +111,10 @@ def test_a_term_is_found_in_commands_questions_and_pages(
         "gaudi-launch help render",
         "gaudi-launch help render monitoring",
     ]
-    assert [page["name"] for page in found["pages"]] == ["tutorial", "measuring"]
+    assert [page["name"] for page in found["pages"]] == ["tutorial", "monitoring"]
     assert run(["help", "prometheus"]) == 0
     out = capsys.readouterr().out
-    assert "  exporter  How does Prometheus see it?\n" in out and "  help measuring" in out
+    assert "  exporter  How does Prometheus see it?\n" in out and "  help monitoring" in out
 
 
 def test_a_page_with_the_name_of_a_command_is_named_below_its_help(
