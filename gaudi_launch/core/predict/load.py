@@ -11,7 +11,7 @@ import math
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 LoadRequest = tuple[float, int, int]
@@ -34,7 +34,7 @@ class SharedPrefix(NamedTuple):
     distance: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class CachedRequests:
     """Requests sorted by time, with a prefix cache.
 
@@ -159,6 +159,7 @@ def from_trace(
     return Load(tuple(trace), recorded=own_arrivals, shared=tuple(shared))
 
 
+@lru_cache(maxsize=8)
 def from_ranges(inputs: tuple[int, int], outputs: tuple[int, int]) -> Load:
     """Return lengths within ranges, half logarithmic and half uniform.
 

@@ -62,11 +62,19 @@ class MixedRun:
     tokens), and batch * (num_blocks + 1) + blocks; ``many_decodes`` are more of the latter.
     """
 
+    # attributes in slots are read twice as fast as those of a large dictionary
+    __slots__ = (
+        "arrivals", "block", "blocked", "came", "cost", "cut", "decode_blocks", "decodes",
+        "decoding", "done", "ending", "first", "full", "inside", "joining", "lag", "last",
+        "last_steps", "least_free", "leaving", "limits", "made", "many_decodes", "most_blocks",
+        "most_inside", "most_running", "opening", "other_blocks", "partial", "prompts",
+        "running", "step", "waiting", "width",
+    )  # fmt: skip
+
     def __init__(self, limits: EngineLimits, cost: StepTime, concurrency: int | None) -> None:
         self.limits = limits
         self.cost = cost
-        self.closed = concurrency is not None
-        self.most_inside = concurrency or 0
+        self.most_inside = _NEVER if concurrency is None else concurrency
         self.lag = 2 if limits.ahead else 1
         self.most_blocks = limits.physical_blocks
         self.block = limits.block_size
@@ -85,6 +93,10 @@ class MixedRun:
         # blocks of requests that do not decode: prompts, and those whose end is not known yet
         self.other_blocks = 0
         self.blocked = False
+        # whether a request ever waited for a place or for blocks; the most places, and the fewest
+        # blocks that were left
+        self.full = False
+        self.most_running, self.least_free = 0, self.most_blocks
         self.opening = [0] * limits.block_size
         self.ending: dict[int, list[Ticket]] = {}
         self.leaving: dict[int, list[Ticket]] = {}
@@ -118,22 +130,26 @@ class MixedRun:
             if not (self.running or self.waiting):
                 self._idle()
             self._plan()
-            self._stride()
+            if self.decoding and not self.joining and self.partial is None:
+                self._stride()
 
     def _expect(
         self, requests: Sequence[tuple[float, int, int]], rate: float, delay: float
     ) -> None:
         longest = min(self.limits.max_model_len, self.most_blocks * self.block)
+        if self.most_inside < _NEVER:
+            # in a closed loop a request comes when another one has left
+            delay = -_NEVER
         count = len(requests)
         self.came, self.first, self.done = ([_NAN] * count for _ in range(3))
         self.made = [0] * count
         for number, (time, tokens, output) in enumerate(requests):
-            made = min(output, longest - tokens)
-            if tokens > 0 and made > 0:
-                came = time / rate
-                self.made[number] = made
-                self.came[number] = came
-                self.arrivals.append((came + delay, Ticket(number, tokens, made, 0, 0)))
+            if tokens + output > longest:
+                output = longest - tokens
+            if tokens > 0 and output > 0:
+                self.made[number] = output
+                self.came[number] = came = time / rate
+                self.arrivals.append((came + delay, Ticket(number, tokens, output, 0, 0)))
 
     def _begin_cached(self, cached: Sequence[int]) -> None:
         """Count cached tokens of prompts as done; the last token is always computed."""
@@ -143,40 +159,43 @@ class MixedRun:
             ticket.done = known // block * block
 
     def _idle(self) -> None:
-        """Return True if nothing is left to do until the next request."""
-        time = self.arrivals[0][0]
-        if not self.closed and time > self.last:
-            self.last = time
-        self.cut = self.last
+        """Wait for the next request."""
+        self.cut = self.last = max(self.last, self.arrivals[0][0])
 
     def _plan(self) -> None:
         """Plan the next step and run it."""
         # a step has few of these parts, and there are a million steps in a search
-        self.step += 1
-        released = self.leaving.pop(self.step - self.lag, None)
-        if released:
-            self._release(released)
-        if self.arrivals:
+        self.step = step = self.step + 1
+        if step - self.lag in self.leaving:
+            self._release(self.leaving.pop(step - self.lag))
+        if self.arrivals and self.arrivals[0][0] <= self.cut:
             self._receive()
-        ended = self.ending.pop(self.step - 1, None)
-        if ended:
-            self._leave(ended)
+        if step - 1 in self.ending:
+            self._leave(self.ending.pop(step - 1))
         if self.joining:
             self._join()
-        before = len(self.waiting)
-        self._open_blocks()
-        forwards: list[tuple[int, int]] = []
-        if self.partial is not None:
-            self._continue(self.partial, forwards)
-        if len(self.waiting) > before:
-            # a step that preempts admits no request
-            self.blocked = False
-        elif self.waiting and not self.blocked and self.partial is None:
-            self._admit(forwards)
-        self._run(forwards)
+        waiting = len(self.waiting)
+        # each decoding sequence gets the block that its token needs
+        self._make_room()
+        self.decode_blocks += self.opening[step % self.block]
+        milliseconds = 0.0
+        if self.waiting or self.partial is not None:
+            milliseconds = self._prefill(waiting)
+        if self.decoding:
+            milliseconds += self.cost.decode(self.decoding, self.decode_blocks)
+            self.decodes.append(self.decoding * self.width + self.decode_blocks)
+        self.cut = self.last
+        self.last += milliseconds / 1000
+        if not self.limits.ahead:
+            self.cut = self.last
+        for ticket in self.joining:
+            # one that was interrupted made its first token before
+            if self.first[ticket.number] != self.first[ticket.number]:
+                self.first[ticket.number] = self.last
 
     def _release(self, released: list[Ticket]) -> None:
         """Release the places and blocks of requests that ended in a completed step."""
+        self.least_free = min(self.least_free, self._free())
         for ticket in released:
             del self.running[ticket.number]
             self.other_blocks -= -(-(ticket.tokens + ticket.output - 1) // self.block)
@@ -185,16 +204,12 @@ class MixedRun:
         self.blocked = False
 
     def _receive(self) -> None:
-        arrivals = self.arrivals
-        if self.closed:
-            while arrivals and self.inside < self.most_inside:
-                ticket = arrivals.popleft()[1]
-                self.came[ticket.number] = self.cut
-                self.waiting.append(ticket)
-                self.inside += 1
-            return
-        while arrivals and arrivals[0][0] <= self.cut:
-            self.waiting.append(arrivals.popleft()[1])
+        arrivals, cut = self.arrivals, self.cut
+        while arrivals and arrivals[0][0] <= cut and self.inside < self.most_inside:
+            arrived, ticket = arrivals.popleft()
+            if arrived == -_NEVER:
+                self.came[ticket.number] = cut
+            self.waiting.append(ticket)
             self.inside += 1
 
     def _leave(self, ended: list[Ticket]) -> None:
@@ -218,16 +233,12 @@ class MixedRun:
                 self.opening[self._residue(ticket)] += 1
         self.joining = []
 
-    def _open_blocks(self) -> None:
-        """Give each decoding sequence the block that its token needs.
-
-        The youngest make room for it.
-        """
-        residue, most = self.step % self.block, self.most_blocks
-        while self.decode_blocks + self.opening[residue] + self.other_blocks > most:
+    def _make_room(self) -> None:
+        """Preempt the youngest until each decoding sequence has a block for its token."""
+        residue = self.step % self.block
+        while self.decode_blocks + self.opening[residue] + self.other_blocks > self.most_blocks:
             if not self._preempt():
                 break
-        self.decode_blocks += self.opening[residue]
 
     def _preempt(self) -> bool:
         """Send the youngest back to the queue with what it has made so far."""
@@ -241,6 +252,7 @@ class MixedRun:
         return False
 
     def _restart(self, ticket: Ticket) -> None:
+        self.full = True
         self.other_blocks -= self._blocks(ticket.done)
         ticket.done = 0
         self.partial = None
@@ -248,18 +260,38 @@ class MixedRun:
         self.waiting.appendleft(ticket)
 
     def _interrupt(self, ticket: Ticket) -> None:
+        self.full = True
         made = self.step - ticket.first_step
         self.decode_blocks -= self._blocks(ticket.tokens + made - 1)
         self.decoding -= 1
         self.opening[self._residue(ticket)] -= 1
-        for known in (self.ending, self.leaving):
-            known[ticket.last_step].remove(ticket)
-            if not known[ticket.last_step]:
-                del known[ticket.last_step]
+        together = self.leaving[ticket.last_step]
+        together.remove(ticket)
+        if not together:
+            del self.ending[ticket.last_step], self.leaving[ticket.last_step]
         del self.running[ticket.number]
         self.waiting.appendleft(
             Ticket(ticket.number, ticket.tokens + made, ticket.output - made, 0, 0)
         )
+
+    def _prefill(self, waiting: int) -> float:
+        """Add prompts, or parts of them, to the step; return their milliseconds.
+
+        ``waiting`` requests waited before a sequence was preempted.
+        """
+        forwards: list[tuple[int, int]] = []
+        if self.partial is not None:
+            self._continue(self.partial, forwards)
+        if len(self.waiting) > waiting:
+            # a step that preempts admits no request
+            self.blocked = False
+        elif self.waiting and not self.blocked and self.partial is None:
+            self._admit(forwards)
+        milliseconds = 0.0
+        for batch, tokens, context in self._merged(forwards):
+            milliseconds += self.cost.chunk(batch, tokens, context)
+            self.prompts.append((batch, tokens, context))
+        return milliseconds
 
     def _continue(self, ticket: Ticket, forwards: list[tuple[int, int]]) -> None:
         """Add the next part of a prompt that was begun: its (tokens, context)."""
@@ -278,20 +310,27 @@ class MixedRun:
     def _admit(self, forwards: list[tuple[int, int]]) -> None:
         """Add prompts that begin in this step, (tokens, context) each."""
         waiting, running, most = self.waiting, self.running, self.limits.max_num_seqs
-        used = sum(tokens for tokens, _ in forwards)
-        budget = self.limits.max_num_batched_tokens - self.decoding - used
+        budget = self.limits.max_num_batched_tokens - self.decoding
+        if forwards:
+            budget -= forwards[0][0]
+        free = self._free()
         while waiting and budget > 0:
             ticket = waiting[0]
-            if len(running) >= most or -(-ticket.tokens // self.block) > self._free():
-                self.blocked = True
+            left = free - -(-ticket.tokens // self.block)
+            if len(running) >= most or left < 0:
+                self.blocked = self.full = True
                 break
+            self.least_free = min(self.least_free, left)
             waiting.popleft()
             running[ticket.number] = ticket
             tokens = min(ticket.tokens - ticket.done, budget)
             budget -= tokens
             forwards.append((tokens, ticket.done))
             self._advance(ticket, tokens)
-            self.other_blocks += -(-ticket.done // self.block)
+            held = -(-ticket.done // self.block)
+            self.other_blocks += held
+            free -= held
+        self.most_running = max(self.most_running, len(running))
 
     def _advance(self, ticket: Ticket, tokens: int) -> None:
         """Prefill ``tokens`` more of a prompt."""
@@ -301,31 +340,13 @@ class MixedRun:
             return
         self.partial = None
         ticket.first_step = self.step
-        last = ticket.last_step
-        if last not in self.leaving:
+        last = self.step + ticket.output - 1
+        if last in self.leaving:
+            self.leaving[last].append(ticket)
+        else:
+            self.ending[last] = self.leaving[last] = [ticket]
             heappush(self.last_steps, last)
-        self.leaving.setdefault(last, []).append(ticket)
-        self.ending.setdefault(last, []).append(ticket)
         self.joining.append(ticket)
-
-    def _run(self, forwards: list[tuple[int, int]]) -> None:
-        """Let the step take its time."""
-        milliseconds = 0.0
-        if forwards:
-            merged = self._merged(forwards)
-            for batch, tokens, context in merged:
-                milliseconds += self.cost.chunk(batch, tokens, context)
-            self.prompts += merged
-        if self.decoding:
-            milliseconds += self.cost.decode(self.decoding, self.decode_blocks)
-            self.decodes.append(self.decoding * self.width + self.decode_blocks)
-        before = self.last
-        self.last += milliseconds / 1000
-        self.cut = before if self.limits.ahead else self.last
-        for ticket in self.joining:
-            # one that was interrupted made its first token before
-            if self.first[ticket.number] != self.first[ticket.number]:
-                self.first[ticket.number] = self.last
 
     def _merged(self, forwards: list[tuple[int, int]]) -> list[tuple[int, int, int]]:
         """Return forwards of (prompts, longest, context).
@@ -334,9 +355,11 @@ class MixedRun:
         """
         limits = self.limits
         block, budget = self.block, limits.max_num_batched_tokens
+        if limits.max_num_prefill_seqs == 1:
+            return [(1, tokens, context) for tokens, context in forwards]
         found: list[tuple[int, int, int]] = []
         for tokens, context in forwards:
-            if found and limits.max_num_prefill_seqs > 1:
+            if found:
                 batch, longest, before = found[-1]
                 padded = -(-max(longest, tokens) // block) * block
                 fits = batch < limits.max_num_prefill_seqs and padded * (batch + 1) <= budget
@@ -348,53 +371,58 @@ class MixedRun:
 
     def _stride(self) -> None:
         """Run steps of decoding alone: no request joins, leaves or is admitted."""
-        if self.joining or self.partial is not None or not self.decoding:
-            return
         if self.waiting and not self.blocked:
             return
-        steps = self._next_end() - self.step
-        until = self._next_arrival()
-        if steps >= _ARRAYS_PAY and self.cut < until:
+        while self.last_steps[0] not in self.leaving:
+            heappop(self.last_steps)
+        first = self.last_steps[0]
+        steps = first - self.step
+        if first not in self.ending:
+            # its end is known, and it leaves at most one step later
+            steps += self.lag - 1
+        until = _NEVER
+        if self.arrivals and not self.blocked and self.inside < self.most_inside:
+            # the next request may be admitted
+            until = self.arrivals[0][0]
+        if steps <= 0 or self.cut >= until:
+            return
+        if steps >= min(_ARRAYS_PAY, self.block):
             self._stride_arrays(steps, until)
         else:
             self._walk(steps, until)
 
-    def _next_end(self) -> int:
-        """Return the step before which no sequence ends, and none that has ended leaves.
-
-        A sequence leaves at most one step after its end is known.
-        """
-        while self.last_steps[0] not in self.leaving:
-            heappop(self.last_steps)
-        first = self.last_steps[0]
-        if first in self.ending:
-            return first
-        return first + self.lag - 1
-
     def _walk(self, steps: int, until: float) -> None:
         """Run at most ``steps`` steps of decoding alone, one by one.
 
-        A step that begins at ``until`` or later, or that finds the cache full, is not run.
+        There are fewer than a block has tokens. A step that begins at ``until`` or later, or that
+        finds the cache full, is not run.
         """
-        opening, size = self.opening, self.block
-        fixed = float(self.cost.decode(self.decoding, 0)) / 1000
-        each = self.cost.decode_block / 1000
+        begin = (self.step + 1) % self.block
+        opening = self.opening[begin : begin + steps]
+        if len(opening) < steps:
+            opening += self.opening[: steps - len(opening)]
+        fixed, each = self._decode_seconds()
         key = self.decoding * self.width
         room = self.most_blocks - self.other_blocks
-        step, blocks, cut, last = self.step, self.decode_blocks, self.cut, self.last
-        ahead = self.limits.ahead
-        for following in range(step + 1, step + 1 + steps):
-            more = blocks + opening[following % size]
-            if more > room or cut >= until:
+        before = len(self.decodes)
+        blocks, cut, last = self.decode_blocks, self.cut, self.last
+        ahead, note = self.limits.ahead, self.decodes.append
+        for more in opening:
+            blocks += more
+            if blocks > room or cut >= until:
+                blocks -= more
                 break
-            step = following
-            blocks = more
-            self.decodes.append(key + blocks)
+            note(key + blocks)
             cut = last
             last += fixed + each * blocks
             if not ahead:
                 cut = last
-        self.step, self.decode_blocks, self.cut, self.last = step, blocks, cut, last
+        self.step += len(self.decodes) - before
+        self.decode_blocks, self.cut, self.last = blocks, cut, last
+
+    def _decode_seconds(self) -> tuple[float, float]:
+        """Return the seconds of a decode step without its blocks, and of each block."""
+        return float(self.cost.decode(self.decoding, 0)) / 1000, self.cost.decode_block / 1000
 
     def _stride_arrays(self, steps: int, until: float) -> None:
         """Run `_walk` with arrays, for many steps.
@@ -403,8 +431,7 @@ class MixedRun:
         """
         import numpy as np
 
-        fixed = float(self.cost.decode(self.decoding, 0)) / 1000
-        each = self.cost.decode_block / 1000
+        fixed, each = self._decode_seconds()
         numbers = np.arange(self.step + 1, self.step + 1 + steps) % self.block
         blocks = self.decode_blocks + np.asarray(self.opening)[numbers].cumsum()
         clock = np.concatenate(([self.last], fixed + each * blocks)).cumsum()
@@ -420,14 +447,6 @@ class MixedRun:
         self.decode_blocks = int(blocks[done - 1])
         self.cut = float(clock[done - 1] if self.limits.ahead else clock[done])
         self.last = float(clock[done])
-
-    def _next_arrival(self) -> float:
-        """Return when the next request may be admitted; infinity while none fits."""
-        if self.blocked or not self.arrivals:
-            return _NEVER
-        if self.closed and self.inside < self.most_inside:
-            return -_NEVER
-        return _NEVER if self.closed else self.arrivals[0][0]
 
     def _free(self) -> int:
         return self.most_blocks - self.decode_blocks - self.other_blocks

@@ -31,13 +31,14 @@ if TYPE_CHECKING:
 
 # the constant of what the API server and the client add to a request
 _DELAY = "api.request"
-# up to this share of the rate at which the queue grows without end, one run shows how far another
-# seed may be; above it several are run
-SAFE_SHARE = 0.8
+# above this share of the rate at which the queue grows without end several seeds are run; below it
+# where the parts of a run show that a 95th percentile of another seed may differ by more. No share
+# is low enough for all loads: where a few in a hundred wait for a place in the batch, the TTFT's is
+# where the waiting begins
+SAFE_SHARE, _AGREE = 0.8, 0.03
 _SEEDS = 3
 # a queue forgets its past after about 1 / (1 - share)^2 services (the relaxation time of M/M/1,
-# M/D/1): a percentile needs thousands of them. Most agree within 3 % then, but not the TTFT where
-# a few in a hundred wait for a place in the batch: its 95th percentile is where the waiting begins
+# M/D/1): a percentile needs thousands of them
 _FORGETTING = 4000
 _FEWEST = 40_000
 # requests of each seed above the safe share
@@ -101,6 +102,11 @@ class Latency:
                 np.std([_percentile(each, percentile) for each in parts], ddof=1)
             )
         return max(0.0, min(found) - apart), max(found) + apart
+
+    @property
+    def agrees(self) -> bool:
+        """Return True if the 95th percentile of another seed will hardly differ."""
+        return self.between(95)[1] <= (1 + _AGREE) * self.at(95)
 
 
 def _percentile(seconds: Floats, percentile: float) -> float:
@@ -292,15 +298,22 @@ def _open(setup: ServedSetup, load: Load, most: int | None, full: float) -> Outc
         only = Counted((_run(setup, load.sent(most), rate=load.rate),), slice(None))
         return _outcome(setup, load, only, load.rate, full)
     share = load.rate / full
-    count, seeds = int(max(_FEWEST, _FORGETTING / (1 - min(share, SAFE_SHARE)) ** 2)), 1
-    if share > SAFE_SHARE:
-        count, seeds = _EACH_SEED, _SEEDS
+
+    def drawn(count: int, seeds: int = 1) -> Outcome:
+        runs = tuple(_run(setup, load.sent(count, seed), rate=load.rate) for seed in range(seeds))
+        counted = slice(int(count * _SETTLING), None)
+        sample = most is None and share <= SAFE_SHARE
+        return _outcome(setup, load, Counted(runs, counted, sample), load.rate, full)
+
     if most is not None:
-        count, seeds = most, 1
-    runs = tuple(_run(setup, load.sent(count, seed), rate=load.rate) for seed in range(seeds))
-    counted = slice(int(count * _SETTLING), None)
-    sample = most is None and seeds == 1
-    return _outcome(setup, load, Counted(runs, counted, sample), load.rate, full)
+        return drawn(most)
+    if share > SAFE_SHARE:
+        return drawn(_EACH_SEED, _SEEDS)
+    count = int(max(_FEWEST, _FORGETTING / (1 - share) ** 2))
+    found = drawn(count)
+    if all(each.agrees for each in (found.ttft, found.tpot, found.e2e)):
+        return found
+    return drawn(count, _SEEDS)
 
 
 def most_rate(setup: ServedSetup, load: Load, most: int | None = None) -> float | None:

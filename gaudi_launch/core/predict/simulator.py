@@ -12,8 +12,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
-from functools import lru_cache
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from gaudi_launch.core.predict.limits import EngineLimits
@@ -147,8 +146,6 @@ def simulate_times(
     return simulate_cached(sent, limits, cost, rate=rate, concurrency=concurrency, delay=delay)
 
 
-# a search compares setups on a part, then on all, and needs the same run several times
-@lru_cache(maxsize=64)
 def simulate_cached(
     sent: CachedRequests,
     limits: EngineLimits,
@@ -160,15 +157,45 @@ def simulate_cached(
 ) -> Times:
     """Return the times of each request as `simulate_times` does, with a prefix cache.
 
-    Pure, and cached by its arguments.
+    Pure, and cached: a search compares setups on a part, then on all, and needs the same run
+    several times. A run in which no request waited for a place or for blocks is the same with any
+    number of them that it would not have exceeded.
     """
+    seqs, blocks = limits.max_num_seqs, limits.physical_blocks
+    longest = min(limits.max_model_len, blocks * limits.block_size)
+    same = replace(limits, max_num_seqs=1, num_blocks=1, cache_blocks=None)
+    roomy = (sent, same, cost, rate, concurrency, delay, longest)
+    exact = (*roomy, seqs, blocks)
+    known = _runs.get(roomy)
+    if known is None or known.seqs > seqs or known.blocks > blocks:
+        known = _runs.get(exact)
+    if known is not None:
+        return known.times
+    if len(_runs) >= _MOST_KEPT:
+        _runs.pop(next(iter(_runs)))
     if limits.mixed_steps:
         mixed = MixedRun(limits, cost, concurrency)
         mixed.serve(sent.requests, rate, delay, sent.cached)
-        return _times_of(mixed)
-    run = _Run(limits, cost, concurrency)
-    run.serve(sent.requests, rate, delay)
-    return _times_of(run)
+        found = _KeptRun(mixed.most_running, blocks - mixed.least_free, _times_of(mixed))
+        _runs[exact if mixed.full else roomy] = found
+    else:
+        run = _Run(limits, cost, concurrency)
+        run.serve(sent.requests, rate, delay)
+        found = _runs[exact] = _KeptRun(seqs, blocks, _times_of(run))
+    return found.times
+
+
+@dataclass(frozen=True, eq=False)
+class _KeptRun:
+    """The times of a run, with the places and blocks that it used at most."""
+
+    seqs: int
+    blocks: int
+    times: Times
+
+
+_runs: dict[tuple[Any, ...], _KeptRun] = {}
+_MOST_KEPT = 64
 
 
 def serve(

@@ -186,8 +186,9 @@ class SearchCase:
     def rank(self, candidate: Candidate) -> tuple[bool, bool, bool]:
         """Return what a candidate needs to be better for; a smaller one comes first.
 
-        Another precision changes the answers, an older release lacks what the newest has, and no
-        figure is of stages on one server.
+        Another precision changes the answers. An older release lacks what the newest has: no load
+        was published with two releases of vLLM, and a machine has one, so that none is faster by
+        evidence. No figure is of stages on one server.
         """
         older = candidate.engine != self.engines[0].name
         return (not self.keeps_type(candidate), candidate.is_last_resort, older)

@@ -15,7 +15,6 @@ from gaudi_launch.core.predict.load import Load, from_ranges, from_trace
 from gaudi_launch.core.predict.scaling import Speed, speed_of
 from gaudi_launch.core.predict.shape import Shape
 from gaudi_launch.core.predict.simulate import (
-    SAFE_SHARE,
     Outcome,
     ServedSetup,
     most_rate,
@@ -86,7 +85,7 @@ def test_two_seeds_agree_on_the_percentile(
     other = found(made, shuffled.at_rate(share * full))
     for name in ("ttft", "tpot", "e2e"):
         ours, theirs = (getattr(each, name).at(95) for each in (one, other))
-        assert ours == pytest.approx(theirs, rel=0.05)
+        assert ours == pytest.approx(theirs, rel=0.03)
         low, high = getattr(one, name).between(95)
         # one of twenty may be outside the range, but not by far
         assert 2 * low - high <= theirs <= 2 * high - low
@@ -102,8 +101,9 @@ def test_the_range_shows_where_seeds_differ() -> None:
     full = most_rate(made, load)
     assert full is not None
     asked = load.at_rate(0.7 * full)
-    low, high = found(made, asked).ttft.between(95)
-    assert high > 1.1 * low
+    shown = found(made, asked)
+    low, high = shown.ttft.between(95)
+    assert high > 1.1 * low and shown.seeds == 3
     for seed in (7, 8):
         shuffled = replace(asked, requests=tuple(load.sent(8192, seed).requests))
         assert low <= found(made, shuffled).ttft.at(95) <= high
@@ -114,9 +114,8 @@ def test_the_range_shows_where_seeds_differ() -> None:
 
 def test_close_to_the_most_three_seeds_show_the_spread() -> None:
     load = from_ranges((500, 500), (1, 1))
-    safe, close, over = (found(setup(FIXED), load.at_rate(rate)) for rate in (7.9, 9.5, 12.0))
+    safe, close, over = (found(setup(FIXED), load.at_rate(rate)) for rate in (3.0, 9.5, 12.0))
     assert (safe.seeds, close.seeds, over.seeds) == (1, 3, 3)
-    assert 7.9 < 10 * SAFE_SHARE < 9.5
     low, high = close.ttft.between(95)
     assert low < close.ttft.at(95) < high
     assert (safe.saturated, close.saturated, over.saturated) == (False, False, True)
