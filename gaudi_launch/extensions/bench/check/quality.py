@@ -24,6 +24,7 @@ from gaudi_launch.core.base.json_values import array, mapping
 from gaudi_launch.core.base.reader import beside, read_json
 from gaudi_launch.core.services.endpoint import Target, option
 from gaudi_launch.extensions.bench import protocols, server
+from gaudi_launch.extensions.bench.check import reference
 from gaudi_launch.extensions.bench.client import Client, ServerError
 
 _log = logging.getLogger(__name__)
@@ -60,12 +61,16 @@ class QualityAnswer:
 
 @dataclass(frozen=True)
 class Quality:
-    """All answers of a server. ``edges``: prompt tokens and the trouble there."""
+    """All answers of a server. ``edges``: prompt tokens and the trouble there.
+
+    ``reference``: its first tokens against transformers; None for a large or unknown model.
+    """
 
     model: str
     batch: int
     answers: tuple[QualityAnswer, ...]
     edges: tuple[tuple[int, str], ...] = ()
+    reference: reference.ReferenceMatch | None = None
 
     @property
     def right(self) -> float:
@@ -86,7 +91,13 @@ class Quality:
         harmless = ("", "repeated") if few else ("",)
         bad = [each for each in self.answers if each.trouble not in harmless]
         found = [f"{each.item}: {each.trouble}" for each in bad]
-        return found + [f"{tokens} tokens: {trouble}" for tokens, trouble in self.edges if trouble]
+        found += [f"{tokens} tokens: {trouble}" for tokens, trouble in self.edges if trouble]
+        return [*found, "transformers: other logprobs"] if self.differs else found
+
+    @property
+    def differs(self) -> bool:
+        """Report whether its logprobs are not those of the weights."""
+        return self.reference is not None and self.reference.bad
 
 
 @dataclass(frozen=True)
@@ -174,9 +185,14 @@ def _logprobs(choice: Mapping[str, Any]) -> list[float | None]:
 
 
 def run(client: Client, target: Target, model: str | None) -> Quality:
-    """Ask all questions. Raises LaunchError where no model answers."""
+    """Ask all questions, and for first tokens. Raises LaunchError without an answer."""
     try:
-        return asyncio.run(ask(client, target, model))
+        found = asyncio.run(ask(client, target, model))
+        weights = reference.weights_of(target)
+        if weights is None:
+            return found
+        rows = asyncio.run(reference.answers(client, found.model))
+        return replace(found, reference=reference.match(rows, target, weights))
     except ServerError as error:
         code = ExitCode.ENGINE if error.status >= 500 else ExitCode.FAILED
         why, status = error.detail, error.status
