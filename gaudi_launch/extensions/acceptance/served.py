@@ -86,7 +86,7 @@ def _no_document(words: Sequence[str], why: str) -> Message:
 
 
 def served(bed: TestBed, step: str) -> StepMeasurement:
-    """Serve the demo model on one card, or the chosen one; measure it, stop it. Raises NoFigure."""
+    """Serve and measure the demo model or the chosen one. Raises NoFigure."""
     model = (bed.model or _SMALL) if step == "served_model" else _SMALL
     name = f"acceptance-{os.getpid()}"
     argv = _ours("serve", model, "--name", name, "--no-doctor", "--quiet", *_how(bed, model))
