@@ -37,8 +37,8 @@ _ASK = {"en": "Answer with one word or number. {}", "zh": "用一个词或数字
 # the tail of a prompt at a bucket's edge
 _TAIL = " What is 2 plus 3? Answer with one number."
 # one character again and again, which broken weights and caches give ("!!!!"); and a phrase, which
-# a sound small model gives, too: 5 and 4 of 100 answers of a 135M model in two runs, so a fault from
-# 20 % on
+# a sound small model gives, too: 5 and 4 of 100 answers of a 135M model in two runs, so it is a
+# fault from 20 % on
 _RUN = re.compile(r"(\S)\1{11,}")
 _REPEATED = re.compile(r"(\S.{1,19}?)\1{7,}", re.DOTALL)
 _MANY_REPEATED = 0.2
