@@ -13,6 +13,7 @@ example.
 
 from __future__ import annotations
 
+import ast
 import csv
 import importlib.util
 import json
@@ -500,6 +501,60 @@ def _assumptions(language: str) -> Iterator[str]:
     # sources are quoted as they are, in both languages
     quoted = [(name, f"`{source}`", measured) for name, source, measured in rows]
     yield from _table(language, ("assumption", "source", "measured by"), quoted)
+    yield from ("", _in(language, "Numbers in the code, with the figures that depend on them:"), "")
+    rows = [(*row, _in(language, figures)) for *row, figures in _assumed_in_code()]
+    yield from _table(language, ("assumption", "reason", "figures"), rows)
+
+
+# what depends on a number of these folders; those of simulated cards are not about a card
+_DEPENDING = {
+    "core/buckets": "graphs and time of warm-up",
+    "core/doctor": "checks of doctor",
+    "core/hosts": "plans over several hosts",
+    "core/models": "sizes, memory and cards of a model",
+    "core/planning": "names of models that are suggested",
+    "core/predict": "speeds of plan, estimate and recommend",
+    "core/recipes": "size of the recipe cache",
+    "core/render": "time limits of rendered files",
+    "core/services": "causes that why names",
+    "cli": "names that are suggested",
+    "extensions/acceptance": "verdicts of doctor --deep",
+    "extensions/bench": "results of bench, tune and check",
+    "extensions/kubernetes": "requests and time limits of pods",
+    "extensions/offline": "size of a pack",
+    "extensions/ray": "replicas of Ray Serve",
+}
+
+
+def _assumed_in_code() -> Iterator[Row]:
+    """Yield the numbers of modules that a comment states to be assumed."""
+    package = TOP / "gaudi_launch"
+    for path in sorted(package.rglob("*.py")):
+        name = path.relative_to(package).as_posix()
+        source = path.read_text(encoding="utf-8")
+        if "assumed" not in source.lower() or name.startswith("extensions/simulated/"):
+            continue
+        lines = source.splitlines()
+        for node in ast.parse(source).body:
+            if not isinstance(node, (ast.Assign, ast.AnnAssign)) or node.value is None:
+                continue
+            comment = _comment_of(lines, node.lineno - 1)
+            numbers = [e for e in ast.walk(node.value) if isinstance(e, (ast.Constant, ast.Call))]
+            if re.search(r"\bassumed\b", comment, re.IGNORECASE) and all(
+                isinstance(getattr(each, "value", None), (int, float)) for each in numbers
+            ):
+                (figures,) = (what for at, what in _DEPENDING.items() if name.startswith(f"{at}/"))
+                value = " ".join(lines[node.lineno - 1].partition("  #")[0].split())
+                yield f"`{name}`: `{value}`", f"`{comment}`", figures
+
+
+def _comment_of(lines: Sequence[str], at: int) -> str:
+    """Return the comment at the end of a line, else the one above it."""
+    found = [lines[at].partition("  # ")[2]]
+    while not found[-1] and at and lines[at - 1].startswith("# "):
+        at -= 1
+        found.insert(0, lines[at][2:])
+    return " ".join(found).strip()
 
 
 def _assumed_facts() -> Iterator[Row]:

@@ -128,6 +128,8 @@ SHOWN = {
 }
 # other tests run these: with a cluster, hosts, an engine, HAProxy, or until it is stopped
 BY_OTHERS = {
+    "gaudi-launch profiles add-evidence*": "commands/profiles/test_evidence.py::"
+    "test_a_changed_fact_is_found",
     "gaudi-launch top": "extensions/watch/top/test_screen.py::"
     "test_it_is_drawn_typed_at_and_left_as_it_was_found",
     "gaudi-launch cluster up": "e2e/test_cluster.py::test_two_hosts_up_a_worker_killed_down",

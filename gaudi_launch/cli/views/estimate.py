@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,8 @@ from gaudi_launch.core.base.messages import text
 from gaudi_launch.core.base.optional import mapped
 from gaudi_launch.core.launch.command_line import serve_command
 from gaudi_launch.core.predict.evidence import Band
+from gaudi_launch.core.predict.learned import values
+from gaudi_launch.core.predict.published import Kind, scored
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -18,8 +21,9 @@ if TYPE_CHECKING:
     from gaudi_launch.core.launch.prediction import SpeedEstimate
     from gaudi_launch.core.planning.launch_options import LaunchOptions
     from gaudi_launch.core.planning.plan import Estimate
-    from gaudi_launch.core.predict.evidence import Neighbour
+    from gaudi_launch.core.predict.evidence import Evidence, Neighbour
     from gaudi_launch.core.predict.load import Load
+    from gaudi_launch.core.predict.published import Figure
     from gaudi_launch.core.predict.simulate import Latency, Outcome
     from gaudi_launch.core.predict.step_model import Parts
 
@@ -72,7 +76,12 @@ def to_json(found: SpeedEstimate) -> dict[str, Any]:
             "points": evidence.points,
             "typical_factor": evidence.typical,
             "near": evidence.near,
-            "figures": [_neighbour(one) for one in evidence.neighbours],
+            "figures": [
+                {**_point(one.figure, value), "distance": round(one.distance, 2)}
+                for one, value in _with_predicted(evidence)
+            ],
+            "classes": _classes(),
+            "measured": _measured(evidence),
         },
         "notes": [note.to_json() for note in found.notes],
     }
@@ -130,8 +139,8 @@ def _parts(parts: Parts) -> dict[str, float]:
     return {**found, "total": round(1000 * float(parts.total), 4)}
 
 
-def _neighbour(one: Neighbour) -> dict[str, Any]:
-    figure = one.figure
+def _point(figure: Figure, predicted: float) -> dict[str, Any]:
+    """Return a measured figure and what the model gives for its load."""
     return {
         "source": figure.source,
         "software": figure.software,
@@ -139,8 +148,41 @@ def _neighbour(one: Neighbour) -> dict[str, Any]:
         "measure": figure.measure,
         "value": figure.value,
         "unit": "output tokens/s" if figure.measure == "throughput" else "s",
-        "distance": round(one.distance, 2),
+        "predicted": float(f"{predicted:.4g}"),
+        "relative_error": round(predicted / figure.value - 1, 3),
     }
+
+
+def _predicted(figures: Sequence[Figure]) -> list[float]:
+    # numpy takes a tenth of a second
+    from gaudi_launch.core.predict.fitting import predicted_values
+
+    return predicted_values(figures, values())
+
+
+def _with_predicted(evidence: Evidence) -> list[tuple[Neighbour, float]]:
+    figures = [one.figure for one in evidence.neighbours]
+    return list(zip(evidence.neighbours, _predicted(figures), strict=True))
+
+
+def _measured(evidence: Evidence) -> list[dict[str, Any]]:
+    """Return all figures of the class."""
+    figures = [figure for figure in scored() if figure.kind is evidence.kind]
+    return list(map(_point, figures, _predicted(figures)))
+
+
+def _classes() -> list[dict[str, Any]]:
+    """Return each class, its figures and the typical factor of their left-out fits."""
+    known = values()
+    rows = [
+        {
+            "class": kind.value,
+            "points": int(known.get(f"band.{kind.value}.points", 0)),
+            "typical_factor": known.get(f"band.{kind.value}.typical"),
+        }
+        for kind in Kind
+    ]
+    return [row for row in rows if row["points"]]
 
 
 def speed_json(found: SpeedEstimate | None) -> dict[str, Any] | None:
@@ -155,7 +197,7 @@ def speed_json(found: SpeedEstimate | None) -> dict[str, Any] | None:
 def summary(found: SpeedEstimate) -> str:
     """Return the prediction in one line, as ``plan`` shows it."""
     made = found.outcome
-    evidence = text("estimate.near" if made.evidence.near else "estimate.far")
+    evidence = _nearness(made.evidence)
     if made.evidence.learned:
         evidence = text("estimate.learned", version=made.evidence.learned)
     return text(
@@ -207,8 +249,10 @@ def show(found: SpeedEstimate, options: LaunchOptions, *, complete: bool) -> Non
     if not complete:
         basis = _fit_line(made)
         if made.evidence.word != "assumed":
-            near = text("estimate.near" if made.evidence.near else "estimate.far")
-            basis = text("estimate.based", evidence=near)
+            (nearest, *_) = _with_predicted(made.evidence)
+            basis = text(
+                "estimate.based", evidence=_nearness(made.evidence), figure=_figure_line(*nearest)
+            )
         tail = [bound, basis, *_notes(found), text("estimate.more")]
         ShortPage(head, names, rows, right=(1, 2, 3), tail=tail).show(complete=False)
         return
@@ -216,6 +260,19 @@ def show(found: SpeedEstimate, options: LaunchOptions, *, complete: bool) -> Non
     parts = [text(f"estimate.column_{name}") for name in ("part", "prefill", "decode", "share")]
     shares = [NotedRow(tuple(row)) for row in _part_rows(found)]
     ShortPage([], parts, shares, right=(1, 2, 3), tail=_evidence(found)).show(complete=True)
+    classes = []
+    for row in _classes():
+        off = f"{100 * (row['typical_factor'] - 1):.0f} %"
+        name = text(f"estimate.class_{row['class']}")
+        classes.append(NotedRow((name, str(row["points"]), off)))
+    columns = text("estimate.columns_class").split("|")
+    ShortPage([], columns, classes, right=(1, 2)).show(complete=True)
+
+
+def _nearness(evidence: Evidence) -> str:
+    if not evidence.near:
+        return text("estimate.far")
+    return text("estimate.near", typical=f"{100 * (evidence.typical - 1):.0f}")
 
 
 def _answer(made: Outcome) -> str:
@@ -290,7 +347,10 @@ def _evidence(found: SpeedEstimate) -> list[str]:
     lines = [
         _fit_line(found.outcome),
         text("estimate.nearest" if evidence.near else "estimate.extrapolated"),
-        *map(_figure_line, evidence.neighbours),
+        *(
+            f"  - {_figure_line(one, value)} [{one.figure.source}]"
+            for one, value in _with_predicted(evidence)
+        ),
     ]
     if evidence.learned:
         what = text("estimate.learned", version=evidence.learned)
@@ -315,10 +375,16 @@ def _fit_line(made: Outcome) -> str:
     )
 
 
-def _figure_line(one: Neighbour) -> str:
+def _figure_line(one: Neighbour, predicted: float) -> str:
+    """Return a measured figure with the model's value for its load."""
     figure = one.figure
-    if figure.measure == "throughput":
-        value = f"{figure.value:,.0f} tokens/s"
-    else:
-        value = f"{figure.measure.upper()} {1000 * figure.value:,.1f} ms"
-    return f"  - {figure.title}: {value} [{figure.source}]"
+    unit, factor = "tokens/s", 1.0
+    if figure.measure != "throughput":
+        unit, factor = f"ms {figure.measure.upper()}", 1000.0
+    return text(
+        "estimate.point",
+        load=figure.title,
+        value=f"{_number(factor * figure.value)} {unit}",
+        predicted=_number(factor * predicted),
+        error=f"{100 * (predicted / figure.value - 1):+.0f}",
+    )

@@ -39,7 +39,9 @@ def doctor(
     skip: str = typer.Option(
         "", "--skip", metavar="ID,..", help="Leave these checks or areas out."
     ),
-    show_list: bool = typer.Option(False, "--list", help="List all checks and run none."),
+    show_list: bool = typer.Option(
+        False, "--list", help="List all checks, or the steps of --deep; run none."
+    ),
     deep: bool = typer.Option(
         False, "--deep", help="Run the acceptance test of the cards; an interrupted one resumes."
     ),
@@ -133,7 +135,7 @@ def doctor(
     if deep:
         test = listed("deep test")
         options = {"level": level, "force": force, "strict": strict, "against": compare}
-        raise typer.Exit(test(request, **options, as_json=as_json))
+        raise typer.Exit(test(request, **options, show_list=show_list, as_json=as_json))
     if compare:
         listed("compared tests")(compare, as_json)
         return

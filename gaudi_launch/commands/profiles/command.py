@@ -1,4 +1,4 @@
-"""``gaudi-launch profiles``: list, show and check profiles of models."""
+"""``gaudi-launch profiles``: profiles of models, and measured facts of servers."""
 
 from __future__ import annotations
 
@@ -45,3 +45,20 @@ def check(
 
     found = (load(Path(file), own=True),) if file else profiles()
     show_checked(found, file, as_json)
+
+
+@app.command("add-evidence")
+def add_evidence(
+    file: str = typer.Argument(..., metavar="FILE", help="gaudi-launch-evidence-*.json."),
+    as_json: bool = JSON,
+) -> None:
+    """Record the file of an acceptance test in a clone of this repository.
+
+    What contradicts itself is refused. The figures of real cards become rows of
+    profiles/performance/figures.csv.
+    """
+    from gaudi_launch.commands.profiles.evidence import add
+    from gaudi_launch.commands.profiles.view import show_added
+    from gaudi_launch.core.base import paths
+
+    show_added(add(file, paths.profiles_dir().parent), as_json)

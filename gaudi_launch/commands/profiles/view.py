@@ -9,6 +9,7 @@ from gaudi_launch.cli.console import console, emit_json, table
 from gaudi_launch.core.base.messages import text
 
 if TYPE_CHECKING:
+    from gaudi_launch.commands.profiles.evidence import RecordedEvidence
     from gaudi_launch.core.planning.profiles import Profile
 
 _COLUMNS = ("name", "parameters", "cards", "dtype", "context", "from")
@@ -54,6 +55,17 @@ def show_checked(found: Sequence[Profile], file: str, as_json: bool) -> None:
         print(text("profiles.good", path=file, name=found[0].name))
     else:
         print(text("profiles.all_good", count=len(found)))
+
+
+def show_added(found: RecordedEvidence, as_json: bool) -> None:
+    """Print the file of the facts and what follows."""
+    if as_json:
+        row = {"file": str(found.path), "rows": found.rows, "simulated": found.simulated}
+        emit_json({"schema": 1, **row})
+    elif found.simulated:
+        print(text("evidence.added_simulated", path=found.path))
+    else:
+        print(text("evidence.added", path=found.path, count=found.rows))
 
 
 def _short(profile: Profile) -> dict[str, Any]:

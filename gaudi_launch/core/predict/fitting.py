@@ -153,6 +153,12 @@ def predicted(points: Points, values: Floats) -> Floats:
     return result
 
 
+def predicted_values(figures: Sequence[Figure], values: Mapping[str, float]) -> list[float]:
+    """Return the model's value for each figure, in the figure's unit."""
+    found = predicted(points_of(figures, tuple(values)), np.array([*values.values()]))
+    return [float(each) for each in found]
+
+
 def errors(points: Points, values: Floats) -> Floats:
     """Return ln(predicted / published) as speeds: positive if the model is too fast."""
     signs = np.array([1.0 if measure == "throughput" else -1.0 for measure in points.measure])

@@ -65,11 +65,12 @@ def folder() -> Path:
     return paths.state_dir() / "acceptance"
 
 
-def run(request: AcceptanceRequest) -> AcceptanceRun:
-    """Run the steps of a level, or what is left of an interrupted run.
+def run(request: AcceptanceRequest) -> tuple[AcceptanceRun, DoctorFacts]:
+    """Run the steps of a level, or the rest of them; return also the machine before.
 
     Raises LaunchError: USAGE for wrong options; MACHINE while a service is ready, or another run.
     """
+    steps = chosen_steps(request)
     _check(request)
     with _only_run():
         now = collect(request.doctor)
@@ -77,8 +78,8 @@ def run(request: AcceptanceRequest) -> AcceptanceRun:
         bed = _bed(now, chosen, request)
         run = _begun(bed, request, left_out)
         bed = replace(bed, counters=run.counters)
-        for each in _steps(request):
-            if run.result(each.name) is not None:
+        for each in steps:
+            if each.name in {result.name for result in run.results}:
                 continue
             with step("accept.progress", step=each.title.render()):
                 result = _result(each, bed)
@@ -86,28 +87,27 @@ def run(request: AcceptanceRequest) -> AcceptanceRun:
             _keep(run)
         run = replace(run, ended=time.time())
         _state().unlink(missing_ok=True)
-        return run
+        return run, now
 
 
 def _check(request: AcceptanceRequest) -> None:
-    doctor = request.doctor
-    if doctor.machine is not None:
-        raise LaunchError("accept.machine", ExitCode.USAGE, found=doctor.machine)
-    if request.level not in LEVELS:
-        raise LaunchError("accept.level", ExitCode.USAGE, found=request.level)
-    known = {each.name for each in STEPS}
-    for word in (*doctor.only, *doctor.skip):
-        if word not in known:
-            names = ", ".join(each.name for each in STEPS)
-            raise LaunchError("accept.unknown_step", ExitCode.USAGE, found=word, known=names)
+    if request.doctor.machine is not None:
+        raise LaunchError("accept.machine", ExitCode.USAGE, found=request.doctor.machine)
     ready = [each.name for each in registry.services() if each.alive and each.phase == "ready"]
     if ready and not request.force:
         raise LaunchError("accept.service", ExitCode.MACHINE, found=", ".join(ready), name=ready[0])
 
 
-def _steps(request: AcceptanceRequest) -> list[Step]:
-    """Return the steps of the level, or those that were named."""
+def chosen_steps(request: AcceptanceRequest) -> list[Step]:
+    """Return the steps of the level, or those that were named. Raises LaunchError."""
     only, skip = request.doctor.only, request.doctor.skip
+    if request.level not in LEVELS:
+        raise LaunchError("accept.level", ExitCode.USAGE, found=request.level)
+    known = [each.name for each in STEPS]
+    for word in (*only, *skip):
+        if word not in known:
+            names = ", ".join(known)
+            raise LaunchError("accept.unknown_step", ExitCode.USAGE, found=word, known=names)
     return [
         each
         for each in STEPS
@@ -155,17 +155,14 @@ def _result(each: Step, bed: TestBed) -> StepResult:
     began = time.monotonic()
     try:
         _need(each, bed)
-        found = each.measure(bed, each.name)
+        result = judge(each.name, bed.product_id, each.measure(bed, each.name))
     except NoFigure as error:
-        seconds = time.monotonic() - began
-        return StepResult(
-            each.name, error.status, (error.why,), seconds=seconds, details=dict(error.details)
-        )
+        result = StepResult(each.name, error.status, (error.why,), details=dict(error.details))
     except Exception as error:
         _log.debug("the step %s broke", each.name, exc_info=True)
         why = message("accept.broken", why=f"{type(error).__name__}: {error}")
-        return StepResult(each.name, "broken", (why,), seconds=time.monotonic() - began)
-    return judge(each.name, bed.product_id, found, time.monotonic() - began)
+        result = StepResult(each.name, "broken", (why,))
+    return replace(result, seconds=time.monotonic() - began)
 
 
 def _need(each: Step, bed: TestBed) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gaudi_launch.cli.console import emit_json
-from gaudi_launch.commands.doctor.case import DoctorRequest, collect
+from gaudi_launch.commands.doctor.case import DoctorRequest
+from gaudi_launch.commands.profiles.evidence import read
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.extensions.acceptance import case, evidence, view
 
@@ -16,14 +17,18 @@ def deep_test(
     level: int,
     force: bool,
     strict: bool,
+    show_list: bool,
     against: Sequence[str],
     as_json: bool,
 ) -> int:
     """Run the test, print its page and return the exit code. Raises LaunchError."""
-    other = [evidence.read(path) for path in against]
-    run = case.run(case.AcceptanceRequest(request, level, force))
-    path = evidence.write(run, collect(request))
-    changes = evidence.compare(other[0], evidence.read(str(path))) if other else []
+    if show_list:
+        view.show_steps(case.chosen_steps(case.AcceptanceRequest(request, level)), as_json)
+        return 0
+    other = [read(path) for path in against]
+    run, machine = case.run(case.AcceptanceRequest(request, level, force))
+    path = evidence.write(run, machine)
+    changes = evidence.compare(other[0], read(str(path))) if other else []
     if as_json:
         document = view.report_json(run, path, strict)
         emit_json({**document, "changes": view.changes_json(changes)})
@@ -42,7 +47,7 @@ def compare(against: Sequence[str], as_json: bool) -> None:
         if last is None:
             raise LaunchError("accept.no_last", ExitCode.USAGE)
         paths.append(str(last))
-    rows = evidence.compare(evidence.read(paths[0]), evidence.read(paths[1]))
+    rows = evidence.compare(read(paths[0]), read(paths[1]))
     if as_json:
         emit_json({"schema": 1, "changes": view.changes_json(rows)})
     else:

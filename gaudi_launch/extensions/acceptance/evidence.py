@@ -15,17 +15,16 @@ from pathlib import Path
 from typing import Any
 
 from gaudi_launch.commands.doctor.bundle import Redactor
+from gaudi_launch.commands.profiles.evidence import KIND
 from gaudi_launch.core.base import codec, paths
-from gaudi_launch.core.base.errors import ExitCode, LaunchError, file_error
+from gaudi_launch.core.base.errors import file_error
 from gaudi_launch.core.base.json_values import mapping
-from gaudi_launch.core.base.reader import read_json
 from gaudi_launch.core.base.version import VERSION
 from gaudi_launch.core.doctor.findings import DoctorFacts
 from gaudi_launch.core.host import snapshot
 from gaudi_launch.extensions.acceptance.case import folder
 from gaudi_launch.extensions.acceptance.records import AcceptanceRun, StepResult
 
-KIND = "acceptance"
 _QUERIES = ((), ("-L",), ("-q",), ("topo", "-c", "-N"))
 # files of a card, as the driver and the kernel show them
 _DRIVER_FILES = (
@@ -61,6 +60,8 @@ def document(run: AcceptanceRun, facts: DoctorFacts) -> dict[str, Any]:
         "product": run.product,
         "cards": list(run.cards),
         "scale": run.scale,
+        # a folder is read as the machine
+        "simulated": facts.config.root != "/",
         "counters": codec.write(run.counters),
         # files with versions and numbers only, and figures
         "files": _files(facts),
@@ -121,19 +122,6 @@ def last() -> Path | None:
         folder().glob("gaudi-launch-evidence-*.json"), key=lambda path: path.stat().st_mtime
     )
     return found[-1] if found else None
-
-
-def read(path: str) -> Mapping[str, Any]:
-    """Return the document of a file. Raises LaunchError (USAGE)."""
-    try:
-        found = read_json(Path(path))
-    except OSError as error:
-        raise file_error("accept.unreadable", error, path, ExitCode.USAGE) from None
-    except ValueError as error:
-        raise LaunchError("accept.unreadable", ExitCode.USAGE, path=path, why=str(error)) from None
-    if mapping(found).get("kind") != KIND or not isinstance(found.get("figures"), dict):
-        raise LaunchError("accept.unreadable", ExitCode.USAGE, path=path, why=f"kind != {KIND}")
-    return mapping(found)
 
 
 @dataclass(frozen=True)

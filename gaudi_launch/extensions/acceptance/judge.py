@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
@@ -20,40 +19,23 @@ def facts() -> Mapping[str, Any]:
     return found
 
 
-@dataclass(frozen=True)
-class _Limit:
-    """Shares of the peak: pass from ``ok`` on, fail below ``fail``; None: no limit."""
-
-    ok: float | None
-    fail: float
-    source: str
-    peak: str
-
-
-def _limit_of(name: str, product: str) -> _Limit:
-    row = facts()["limits"].get(name, {})
-    shares = row.get("products", {}).get(product)
-    if shares is None:
-        return _Limit(None, 0.0, row.get("source", ""), row.get("peak", ""))
-    return _Limit(shares["ok"], shares["fail"], row["source"], row["peak"])
-
-
-def judge(name: str, product: str, found: StepMeasurement, seconds: float) -> StepResult:
+def judge(name: str, product: str, found: StepMeasurement) -> StepResult:
     """Return a step's result: each figure against its limit and the others."""
-    limit = _limit_of(name, product)
+    row = facts()["limits"].get(name, {})
+    limit = row.get("products", {}).get(product, {})
     shares = {
         who: value / found.peaks[who] for who, value in found.values.items() if who in found.peaks
     }
     verdicts: list[tuple[str, Message]] = []
     for who, value in found.values.items():
         verdicts += _against_peak(who, value, shares.get(who), limit, found)
-    verdicts += [("fail", why) for why in found.bad.values()]
-    verdicts += [("warn", why) for why in found.slow.values()]
+    verdicts += found.troubles
     slowest, spread = "", None
     # cards by their rate; groups, which may have different sizes, by their share of the peak
-    rates = shares if limit.peak == "group" else found.values
+    rates = shares if row.get("peak") == "group" else found.values
     if len(rates) > 1 and found.peaks:
-        slowest, spread = _slowest(rates)
+        slowest, most = min(rates, key=lambda who: rates[who]), max(rates.values())
+        spread = (most - rates[slowest]) / most if most > 0 else None
         verdicts += _against_others(found, rates)
     verdicts.sort(key=lambda each: _WORST.index(each[0]))
     return StepResult(
@@ -63,40 +45,34 @@ def judge(name: str, product: str, found: StepMeasurement, seconds: float) -> St
         dict(found.values),
         found.unit,
         shares,
-        limit.ok,
+        limit.get("ok"),
         slowest,
         spread,
-        limit.source,
-        seconds,
-        dict(found.details),
+        row.get("source", ""),
+        details=dict(found.details),
     )
 
 
-def _without_fault(limit: _Limit, found: StepMeasurement) -> str:
+def _without_fault(limit: Mapping[str, float], found: StepMeasurement) -> str:
     """Return the status of a step without a fault: a rate needs a limit to pass."""
-    if limit.ok is not None or not (found.peaks or found.values):
+    if limit or not (found.peaks or found.values):
         return "pass"
     return "reported"
 
 
-def _slowest(rates: Mapping[str, float]) -> tuple[str, float | None]:
-    """Return the slowest, and its distance from the best as a share of that."""
-    slowest, most = min(rates, key=lambda who: rates[who]), max(rates.values())
-    return slowest, (most - rates[slowest]) / most if most > 0 else None
-
-
 def _against_peak(
-    who: str, value: float, share: float | None, limit: _Limit, found: StepMeasurement
+    who: str, value: float, share: float | None, limit: Mapping[str, float], found: StepMeasurement
 ) -> list[tuple[str, Message]]:
     if share is None:
         return []
     shown = {"who": who, "value": f"{value:.4g}", "unit": found.unit, "share": f"{100 * share:.0f}"}
     if share > facts()["above_peak"]:
         return [("wrong", message("accept.above_peak", **shown))]
-    if limit.ok is None or share >= limit.ok:
+    if not limit or share >= limit["ok"]:
         return []
-    expected = {"least": f"{limit.ok * found.peaks[who]:.4g}", "percent": f"{100 * limit.ok:.0f}"}
-    if share < limit.fail:
+    least = limit["ok"]
+    expected = {"least": f"{least * found.peaks[who]:.4g}", "percent": f"{100 * least:.0f}"}
+    if share < limit["fail"]:
         return [("fail", message("accept.too_low", **shown, **expected))]
     return [("warn", message("accept.low", **shown, **expected))]
 
@@ -115,8 +91,7 @@ def _against_others(
             "value": f"{found.values[who]:.4g}",
             "unit": found.unit,
         }
-        if below > allowed["fail"]:
-            verdicts.append(("fail", message("accept.behind", **shown)))
-        elif below > allowed["warn"]:
-            verdicts.append(("warn", message("accept.behind", **shown)))
+        if below > allowed["warn"]:
+            status = "fail" if below > allowed["fail"] else "warn"
+            verdicts.append((status, message("accept.behind", **shown)))
     return verdicts

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,15 +18,14 @@ STATUSES = (*JUDGED, "wrong", "broken", "skipped")
 class StepMeasurement:
     """The measurement of a step.
 
-    ``values`` by card, group of cards or name. ``bad`` are those that fail whatever their figure
-    is, each with the reason; ``peaks`` by the same names. ``details`` go into the evidence only.
+    ``values`` by card, group of cards or name, ``peaks`` by the same names. ``troubles``: fail or
+    warn whatever the figures are, with the reason. ``details`` go into the evidence only.
     """
 
-    values: Mapping[str, float]
-    unit: str
+    values: Mapping[str, float] = field(default_factory=dict)
+    unit: str = ""
     peaks: Mapping[str, float] = field(default_factory=dict)
-    bad: Mapping[str, Message] = field(default_factory=dict)
-    slow: Mapping[str, Message] = field(default_factory=dict)
+    troubles: Sequence[tuple[str, Message]] = ()
     details: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -70,10 +69,6 @@ class AcceptanceRun:
     counters: Mapping[str, Mapping[str, int]]
     results: tuple[StepResult, ...] = ()
     ended: float = 0.0
-
-    def result(self, name: str) -> StepResult | None:
-        """Return the result of a step; None before it."""
-        return next((each for each in self.results if each.name == name), None)
 
 
 class NoFigure(Exception):

@@ -36,11 +36,11 @@ _log = logging.getLogger(__name__)
 _SMALL = "demo"
 # without cards: the times of the simulated cards are divided by it
 _TIME_SCALE = "20"
-_LOAD = ("-i", "128", "-o", "32", "--requests", "16", "--concurrency", "4", "--tool", "builtin")
+_LOAD = {"-i": 128, "-o": 32, "--requests": 16, "--concurrency": 4}
 _END_SECONDS = 60.0
 # what an engine logs about memory, buckets and warm-up; of a log, the first lines of each run
 _TOLD = re.compile(r"KV cache|bucket|memory|GiB|warm-?up|graph", re.IGNORECASE)
-_MOST_LINES = 200
+_MOST_LINES, _MOST_LETTERS = 200, 20_000
 
 
 # the engine whose cards are simulated, for a server in the place of one with cards
@@ -50,17 +50,6 @@ _STAND_IN = next(name for name, each in ENGINES.items() if each.machine)
 def stand_in_installation() -> Installation:
     """Return the environment that runs without cards, with torch for the CPU."""
     return installation(ENGINES[_STAND_IN].installation)
-
-
-def small(bed: TestBed, name: str) -> StepMeasurement:
-    """Serve the demo model on one card."""
-    return _served(bed, _SMALL, name)
-
-
-def chosen(bed: TestBed, name: str) -> StepMeasurement:
-    """Serve the chosen model on the cards that its plan takes."""
-    assert bed.model is not None
-    return _served(bed, bed.model, name)
 
 
 def _how(bed: TestBed, model: str) -> list[str]:
@@ -96,8 +85,9 @@ def _no_document(words: Sequence[str], why: str) -> Message:
     return message("accept.no_document", command=" ".join(words[:2]), why=why)
 
 
-def _served(bed: TestBed, model: str, step: str) -> StepMeasurement:
-    """Serve a model, measure it, stop it. Raises NoFigure."""
+def served(bed: TestBed, step: str) -> StepMeasurement:
+    """Serve and measure the demo model or the chosen one. Raises NoFigure."""
+    model = (bed.model or _SMALL) if step == "served_model" else _SMALL
     name = f"acceptance-{os.getpid()}"
     argv = _ours("serve", model, "--name", name, "--no-doctor", "--quiet", *_how(bed, model))
     end = time.monotonic() + bed.timeout(step)
@@ -141,7 +131,8 @@ def _end(name: str, server: Any) -> None:
 
 
 def _figures(name: str, seconds: float) -> StepMeasurement:
-    run = _document("bench", name, *_LOAD, seconds=max(30.0, seconds))
+    load = [str(word) for pair in _LOAD.items() for word in pair]
+    run = _document("bench", name, *load, "--tool", "builtin", seconds=max(30.0, seconds))
     status = _document("status", name, seconds=30.0)
     summary = mapping(run["summary"])
     if not summary.get("completed") or summary.get("failed"):
@@ -160,6 +151,10 @@ def _figures(name: str, seconds: float) -> StepMeasurement:
     planned = {"memory_gib": mapping(status["plan"])["memory"], "warmup": warmup.get("estimated")}
     details = {
         "engine": status["engine"],
+        "model": status["model"],
+        "dtype": status["plan"]["dtype"],
+        "modules": [card["module"] for card in status["cards"]],
+        "load": _LOAD,
         "simulated": status["simulated"],
         "planned": planned,
         "facts": dict(facts),
@@ -191,4 +186,6 @@ def _told(log: Path) -> list[str]:
     except OSError as error:
         _log.debug("the engine's log is not read: %s", error)
         return []
-    return [line[:400] for line in lines if _TOLD.search(line)][:_MOST_LINES]
+    # not each state of a progress bar; a list of buckets is long
+    told = [line for line in lines if _TOLD.search(line) and "%|" not in line]
+    return [line[:_MOST_LETTERS] for line in told][:_MOST_LINES]

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
 
 from gaudi_launch.core.base.messages import Message, message
 from gaudi_launch.core.doctor import runner
-from gaudi_launch.core.host.hardware import Card
-from gaudi_launch.extensions.acceptance import card_state, served, tools
+from gaudi_launch.extensions.acceptance import card_state, tools
 from gaudi_launch.extensions.acceptance.card_state import name_of
 from gaudi_launch.extensions.acceptance.judge import facts
 from gaudi_launch.extensions.acceptance.records import NoFigure, StepMeasurement
+from gaudi_launch.extensions.acceptance.served import served
 from gaudi_launch.extensions.acceptance.tools import TestBed
 
+Trouble = tuple[str, Message]
 Measure = Callable[[TestBed, str], StepMeasurement]
 
 
@@ -42,14 +43,13 @@ def _checks(bed: TestBed, name: str) -> StepMeasurement:
     """Return the findings of doctor's own checks about driver, cards and links."""
     chosen = runner.select(("driver", "cards"), ("cards.free",))
     findings = runner.run(chosen, bed.facts)
-    bad: dict[str, Message] = {}
-    slow: dict[str, Message] = {}
-    for each in findings:
-        if each.status in ("fail", "warn"):
-            note = message("accept.finding", check=each.id, message=each.message.render())
-            (bad if each.status == "fail" else slow)[each.id] = note
+    troubles = [
+        (each.status, message("accept.finding", check=each.id, message=each.message.render()))
+        for each in findings
+        if each.status in ("fail", "warn")
+    ]
     rows = {each.id: each.status for each in findings}
-    return StepMeasurement({}, "", bad=bad, slow=slow, details={"findings": rows})
+    return StepMeasurement(troubles=troubles, details={"findings": rows})
 
 
 def _firmware(bed: TestBed, name: str) -> StepMeasurement:
@@ -64,12 +64,12 @@ def _firmware(bed: TestBed, name: str) -> StepMeasurement:
     if not any(versions.values()):
         raise NoFigure("skipped", message("accept.unread", what="firmware"))
     usual = Counter(versions.values()).most_common(1)[0][0]
-    bad = {
-        who: message("accept.firmware", who=who, found=text or "-", expected=usual)
+    troubles = [
+        ("fail", message("accept.firmware", who=who, found=text or "-", expected=usual))
         for who, text in versions.items()
         if text != usual
-    }
-    return StepMeasurement({}, "", bad=bad, details={"firmware": versions})
+    ]
+    return StepMeasurement(troubles=troubles, details={"firmware": versions})
 
 
 def _memory_size(bed: TestBed, name: str) -> StepMeasurement:
@@ -77,55 +77,57 @@ def _memory_size(bed: TestBed, name: str) -> StepMeasurement:
     known = {who: float(mib) for who, mib in sizes.items() if mib is not None}
     if not known:
         raise NoFigure("skipped", message("accept.unread", what="memory"))
-    peaks = {}
-    if bed.product is not None:
-        peaks = dict.fromkeys(known, float(bed.product.memory_total_mib))
-    return StepMeasurement(known, "MiB", peaks)
+    return StepMeasurement(known, "MiB", _peaks(bed, name))
 
 
-def _rates(
-    bed: TestBed, name: str, unit: str, peak: Callable[[Card], float | None]
-) -> StepMeasurement:
+def _rates(bed: TestBed, name: str) -> StepMeasurement:
     """Return the figures of a torch test, with the peak of each card."""
-    answers = tools.torch_answers(bed, name, "fp8" if name == "matrix_fp8" else "bf16")
+    answers = tools.torch_answers(bed, name)
     late = [who for who, answer in answers.items() if answer.get("compiled_late")]
     if late:
         why = message("accept.compiled", who=", ".join(late))
         raise NoFigure("broken", why, {"answers": answers})
-    peaks = {name_of(card): peak(card) for card in bed.cards}
-    known = {who: value for who, value in peaks.items() if value is not None}
-    bad = _differing(answers)
     values = {who: float(answer["value"]) for who, answer in answers.items()}
-    return StepMeasurement(values, unit, known, bad=bad, details={"answers": answers})
+    return StepMeasurement(
+        values,
+        facts()["steps"][name]["unit"],
+        _peaks(bed, name),
+        troubles=_differing(answers),
+        details={"answers": answers},
+    )
 
 
-def _differing(answers: Mapping[str, Mapping[str, Any]]) -> dict[str, Message]:
+def _peaks(bed: TestBed, name: str) -> dict[str, float]:
+    """Return the peak of each card, by the kind that the limits name."""
+    kind = facts()["limits"].get(name, {}).get("peak")
+    found: dict[str, float | None] = {}
+    for card in bed.cards:
+        peak = card_state.link_peak(card) if kind == "link" else None
+        if bed.product is not None and kind == "clock":
+            dtype = facts()["steps"][name]["dtype"]
+            peak = card_state.matrix_peak(bed.facts.files, card, bed.product, dtype)
+        elif bed.product is not None and kind == "memory":
+            peak = bed.product.bandwidth_gb_s
+        elif bed.product is not None and kind == "size":
+            peak = bed.product.memory_total_mib
+        found[name_of(card)] = peak
+    return {who: peak for who, peak in found.items() if peak is not None}
+
+
+def _differing(answers: Mapping[str, Mapping[str, Any]]) -> list[Trouble]:
     """Return the cards whose result of the same operation differs from that of most."""
-    digests = Counter(answer["digest"] for answer in answers.values() if "digest" in answer)
-    if len(digests) < 2:
-        return {}
+    digests = Counter(answer.get("digest") for answer in answers.values())
     usual = digests.most_common(1)[0][0]
     wrong = [who for who, answer in answers.items() if answer.get("digest") != usual]
-    return {who: message("accept.differs", who=who) for who in wrong}
-
-
-def _matrix(bed: TestBed, name: str) -> StepMeasurement:
-    kind = "fp8" if name == "matrix_fp8" else "bf16"
-
-    def peak(card: Card) -> float | None:
-        if bed.product is None:
-            return None
-        return card_state.matrix_peak(bed.facts.files, card, bed.product, kind)
-
-    return _rates(bed, name, "TFLOPS", peak)
+    return [("fail", message("accept.differs", who=who)) for who in wrong]
 
 
 def _under_load(bed: TestBed, name: str) -> StepMeasurement:
     """Measure the sustained matrix rate; then read maxima and throttling."""
     before = card_state.read_counters(bed.facts)
-    found = _matrix(bed, name)
+    found = _rates(bed, name)
     after = card_state.read_counters(bed.facts)
-    slow, details = dict(found.slow), {}
+    troubles, details = [*found.troubles], {}
     for card in bed.cards:
         who = name_of(card)
         highest = {}
@@ -135,39 +137,24 @@ def _under_load(bed: TestBed, name: str) -> StepMeasurement:
         details[who] = highest
         if highest.get("temperature_c", 0) >= limit:
             shown = {"found": f"{highest['temperature_c']:.0f}", "limit": f"{limit:.0f}"}
-            slow[who] = message("accept.hot", who=who, source=source, **shown)
+            troubles.append(("warn", message("accept.hot", who=who, source=source, **shown)))
         for kind in ("thermal", "power"):
             counter = f"violation_{kind}"
             if after.get(who, {}).get(counter, 0) > before.get(who, {}).get(counter, 0):
-                slow[f"{who} {kind}"] = message("accept.throttled", who=who, kind=kind)
-    more = {**found.details, "maxima": details}
-    return StepMeasurement(found.values, found.unit, found.peaks, found.bad, slow, more)
-
-
-def _memory_rate(bed: TestBed, name: str) -> StepMeasurement:
-    peak = bed.product.bandwidth_gb_s if bed.product is not None else None
-    return _rates(bed, name, "GB/s", lambda card: peak)
-
-
-def _host_to_card(bed: TestBed, name: str) -> StepMeasurement:
-    return _rates(bed, name, "GB/s", card_state.link_peak)
-
-
-def _compile(bed: TestBed, name: str) -> StepMeasurement:
-    return _rates(bed, name, "s", lambda card: None)
+                troubles.append(("warn", message("accept.throttled", who=who, kind=kind)))
+    return replace(found, troubles=troubles, details={**found.details, "maxima": details})
 
 
 def _memory_fill(bed: TestBed, name: str) -> StepMeasurement:
-    found = _rates(bed, name, "GiB", lambda card: None)
-    answers = found.details["answers"]
-    wrong = {who: answer["wrong_values"] for who, answer in answers.items()}
-    bad = {
-        who: message("accept.wrong_values", who=who, count=count)
+    """Judge what was read back; the size has no limit."""
+    found = _rates(bed, name)
+    wrong = {who: each["wrong_values"] for who, each in found.details["answers"].items()}
+    troubles = [
+        ("fail", message("accept.wrong_values", who=who, count=count))
         for who, count in wrong.items()
         if count
-    }
-    # the size has no limit: all of it must be right
-    return StepMeasurement({}, "", bad=bad, details=found.details)
+    ]
+    return StepMeasurement(troubles=troubles, details=found.details)
 
 
 def pair_rounds(modules: Sequence[int]) -> list[list[tuple[int, ...]]]:
@@ -221,31 +208,27 @@ def _all_reduce(bed: TestBed, name: str) -> StepMeasurement:
 
 def _qual(bed: TestBed, name: str) -> StepMeasurement:
     found = tools.qual(bed, name)
-    failed = {who: message("accept.qual_failed", who=who) for who, ok in found.items() if not ok}
-    return StepMeasurement({}, "", bad=failed, details={"devices": len(found)})
+    failed = [who for who, good in found.items() if not good]
+    troubles = [("fail", message("accept.qual_failed", who=who)) for who in failed]
+    return StepMeasurement(troubles=troubles, details={"devices": len(found)})
 
 
 def _events(bed: TestBed, name: str) -> StepMeasurement:
     """Compare the counters with those before the first step."""
     now = card_state.read_counters(bed.facts)
-    bad: dict[str, Message] = {}
-    slow: dict[str, Message] = {}
-    read = 0
-    for card in bed.cards:
-        who = name_of(card)
-        before = bed.counters.get(who, {})
-        for counter, count in now.get(who, {}).items():
-            read += 1
-            risen = count - before.get(counter, count)
-            if risen <= 0:
-                continue
-            note = message("accept.risen", who=who, counter=counter, count=risen)
-            (bad if counter in card_state.FAULTS else slow)[f"{who} {counter}"] = note
-    if not read:
+    troubles: list[Trouble] = []
+    counters = [
+        (who, *pair) for who in map(name_of, bed.cards) for pair in now.get(who, {}).items()
+    ]
+    if not counters:
         raise NoFigure("skipped", message("accept.unread", what="counters"))
-    return StepMeasurement(
-        {}, "", bad=bad, slow=slow, details={"before": bed.counters, "after": now}
-    )
+    for who, counter, count in counters:
+        risen = count - bed.counters.get(who, {}).get(counter, count)
+        if risen > 0:
+            status = "fail" if counter in card_state.FAULTS else "warn"
+            note = message("accept.risen", who=who, counter=counter, count=risen)
+            troubles.append((status, note))
+    return StepMeasurement(troubles=troubles, details={"before": bed.counters, "after": now})
 
 
 _CARDS = ("cards",)
@@ -256,23 +239,23 @@ STEPS: tuple[Step, ...] = (
     Step("checks", 1, _CARDS, _checks),
     Step("firmware", 1, _CARDS, _firmware),
     Step("memory_size", 1, _CARDS, _memory_size),
-    Step("memory_rate", 1, _ANY, _memory_rate),
-    Step("matrix_bf16", 1, _ANY, _matrix),
-    Step("host_to_card", 1, _ANY, _host_to_card),
+    Step("memory_rate", 1, _ANY, _rates),
+    Step("matrix_bf16", 1, _ANY, _rates),
+    Step("host_to_card", 1, _ANY, _rates),
     Step("all_reduce", 1, _LINKS, _all_reduce),
-    Step("matrix_fp8", 2, _ANY, _matrix),
+    Step("matrix_fp8", 2, _ANY, _rates),
     Step("memory_fill", 2, _ANY, _memory_fill),
-    Step("compile", 2, _ANY, _compile),
+    Step("compile", 2, _ANY, _rates),
     Step("all_reduce_pairs", 2, _LINKS, _all_reduce),
     Step("all_reduce_fours", 2, _LINKS, _all_reduce),
     Step("sustained", 2, _ANY, _under_load),
     Step("qual_pcie", 2, ("cards", "bare"), _qual),
     Step("qual_links", 2, _LINKS, _qual),
-    Step("served_small", 2, _ANY, served.small),
+    Step("served_small", 2, _ANY, served),
     Step("qual_functional", 3, _CARDS, _qual),
     Step("qual_hbm", 3, _CARDS, _qual),
     Step("qual_hbm_data", 3, _CARDS, _qual),
     Step("heat", 3, _ANY, _under_load),
-    Step("served_model", 3, ("model",), served.chosen),
+    Step("served_model", 3, ("model",), served),
     Step("events", 1, _CARDS, _events),
 )

@@ -11,7 +11,6 @@ import json
 import logging
 import os
 import re
-import socket
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -25,6 +24,7 @@ from gaudi_launch.core.base.reader import parse_json
 from gaudi_launch.core.doctor.cards import QUAL, qual_kind
 from gaudi_launch.core.engines.detect import marked
 from gaudi_launch.core.host.hardware import Card
+from gaudi_launch.core.services.state.reservation import system_port
 from gaudi_launch.extensions.acceptance.judge import facts
 from gaudi_launch.extensions.acceptance.records import NoFigure
 
@@ -135,18 +135,18 @@ def environment(bed: TestBed) -> dict[str, str]:
 # --- torch ----------------------------------------------------------------------------------------
 
 
-def torch_answers(bed: TestBed, test: str, kind: str = "bf16") -> dict[str, dict[str, Any]]:
+def torch_answers(bed: TestBed, test: str) -> dict[str, dict[str, Any]]:
     """Return a test's answer by card; all run together. Raises NoFigure."""
     if bed.python is None:
         raise NoFigure("skipped", message("accept.no_python"))
     on_card = "card" if bed.cards else "host"
-    shapes = facts()["shapes"]
+    shapes, dtype = facts()["shapes"], facts()["steps"][test].get("dtype", "bf16")
     family = bed.product_id if bed.product_id in shapes else "other"
     job = {
         "test": test,
         "device": "hpu" if bed.cards else "",
         "seconds": bed.seconds(test),
-        "shapes": shapes[family if bed.cards else "host"][kind],
+        "shapes": shapes[family if bed.cards else "host"][dtype],
         "tensor_mib": facts()["tensor_mib"][on_card],
         "fill": facts()["fill"][on_card],
     }
@@ -183,12 +183,6 @@ def demo_program(root: Path) -> Path:
     raise NoFigure("skipped", message("accept.no_demo"))
 
 
-def _free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
-
-
 def all_reduce(bed: TestBed, groups: Sequence[Sequence[int]], step: str) -> list[float]:
     """Return the network rate in GB/s of each group; the groups run at the same time.
 
@@ -199,26 +193,17 @@ def all_reduce(bed: TestBed, groups: Sequence[Sequence[int]], step: str) -> list
     per_node = max(modules) + 1
     base = {
         **environment(bed),
-        "HCCL_DEMO_TEST": "all_reduce",
-        "HCCL_DEMO_MEASURE": "bw",
-        "HCCL_DATA_TYPE": "float",
-        "HCCL_DEMO_TEST_SIZE": str(32 << 20),
+        **facts()["hccl_demo"],
         "HCCL_DEMO_TEST_LOOP": str(max(10, int(row["loops"] / bed.scale))),
-        "HCCL_REDUCTION_OP": "sum",
-        "HCCL_DEMO_TEST_ROOT": "0",
-        "HCCL_DEMO_MPI_REQUESTED": "0",
-        "MPI_ENABLED": "0",
         "HCCL_NRANKS": str(per_node),
         "HCCL_RANKS_PER_NODE": str(per_node),
         "HCCL_SCALEUP_GROUP_SIZE": str(bed.product.group_size if bed.product else per_node),
-        # else it writes files to /tmp, and needs the script's own
-        "DISABLE_PROC_AFFINITY": "1",
     }
     programs: list[Program] = []
     first = []
     for group in groups:
         first.append(len(programs))
-        here = {**base, "HCCL_COMM_ID": f"127.0.0.1:{_free_port()}"}
+        here = {**base, "HCCL_COMM_ID": f"127.0.0.1:{system_port()}"}
         if len(group) < per_node:
             here["HCCL_DEMO_CUSTOM_COMM"] = ",".join(map(str, group))
         for rank in group:

@@ -7,11 +7,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gaudi_launch.cli.console import console, known, table
+from gaudi_launch.cli.console import console, emit_json, known, table
 from gaudi_launch.core.base import codec
 from gaudi_launch.core.base.messages import text
 from gaudi_launch.core.host.files import printable
 from gaudi_launch.extensions.acceptance.case import exit_code
+from gaudi_launch.extensions.acceptance.judge import facts
 from gaudi_launch.extensions.acceptance.records import STATUSES
 
 if TYPE_CHECKING:
@@ -19,34 +20,46 @@ if TYPE_CHECKING:
 
     from gaudi_launch.extensions.acceptance.evidence import RunChange
     from gaudi_launch.extensions.acceptance.records import AcceptanceRun, StepResult
+    from gaudi_launch.extensions.acceptance.steps import Step
 
 _STYLES = {"fail": "bold red", "wrong": "bold red", "broken": "bold red", "warn": "yellow"}
 _SHOWN = ("level", "product", "cards", "left_out", "scale")
 _TROUBLE = ("fail", "wrong", "broken", "warn")
-# what to do, by the step with the trouble
-_REMEDIES = {
-    "accept.do.checks": ("checks",),
-    "accept.do.firmware": ("firmware",),
-    "accept.do.card": ("memory_size", "memory_rate", "memory_fill", "events"),
-    "accept.do.cooling": ("matrix_bf16", "matrix_fp8", "sustained", "heat"),
-    "accept.do.slot": ("host_to_card", "qual_pcie"),
-    "accept.do.links": ("all_reduce", "all_reduce_pairs", "all_reduce_fours", "qual_links"),
-    "accept.do.served": ("served_small", "served_model"),
-}
 
 
 def report_json(run: AcceptanceRun, path: Path, strict: bool) -> dict[str, Any]:
     """Return the report for programs."""
     shown = {name: value for name, value in codec.write(run).items() if name in _SHOWN}
     more = {"summary": _counts(run.results), "exit_code": int(exit_code(run.results, strict))}
-    steps = [_step_json(each) for each in run.results]
+    steps = [
+        {**codec.write(each), "notes": [note.to_json() for note in each.notes]}
+        for each in run.results
+    ]
     return {"schema": 1, **shown, "evidence": str(path), "steps": steps, **more}
 
 
-def _step_json(result: StepResult) -> dict[str, Any]:
-    row: dict[str, Any] = codec.write(result)
-    row["notes"] = [each.to_json() for each in result.notes]
-    return row
+def show_steps(steps: Sequence[Step], as_json: bool) -> None:
+    """Print the steps with their level, measured seconds, needs and limit."""
+    limits = facts()["limits"]
+    rows = [
+        {
+            **{"name": each.name, "title": each.title.render(), "level": each.level},
+            **{"needs": list(each.needs), **facts()["steps"][each.name]},
+            "limit": limits.get(each.name),
+        }
+        for each in steps
+    ]
+    if as_json:
+        emit_json({"schema": 1, "steps": rows})
+        return
+    cells = []
+    for row in rows:
+        shares = row["limit"]["products"] if row["limit"] else {}
+        least = ", ".join(f"{who} {100 * share['ok']:.0f} %" for who, share in shares.items())
+        shown = (row["name"], row["title"], str(row["level"]), str(row["timeout"]))
+        cells.append((*shown, ", ".join(row["needs"]), least))
+    columns = text("accept.show.list_columns").split("|")
+    console().print(table("", columns, cells, right=(2, 3)))
 
 
 def _counts(results: Sequence[StepResult]) -> dict[str, int]:
@@ -69,19 +82,6 @@ def show(run: AcceptanceRun, path: Path, strict: bool) -> None:
     out.print(text("accept.show.evidence", path=str(path)))
 
 
-def _word(status: str) -> str:
-    words = {
-        "pass": text("accept.status.pass"),
-        "warn": text("accept.status.warn"),
-        "fail": text("accept.status.fail"),
-        "reported": text("accept.status.reported"),
-        "wrong": text("accept.status.wrong"),
-        "broken": text("accept.status.broken"),
-        "skipped": text("accept.status.skipped"),
-    }
-    return words[status]
-
-
 def _row(result: StepResult) -> tuple[str, ...]:
     title = text(f"accept.step.{result.name}")
     figure, share, rest = "-", "-", ""
@@ -97,7 +97,7 @@ def _row(result: StepResult) -> tuple[str, ...]:
         rest = ", ".join(f"{who} {known(value, '{:.4g}')}" for who, value in result.values.items())
     if result.status == "skipped":
         rest = result.notes[0].render()
-    return title, _word(result.status), figure, share, printable(rest)
+    return title, text(f"accept.status.{result.status}"), figure, share, printable(rest)
 
 
 def _show_troubles(out: Console, results: Sequence[StepResult]) -> None:
@@ -110,11 +110,11 @@ def _show_troubles(out: Console, results: Sequence[StepResult]) -> None:
         for note in each.notes:
             line = text("common.pair", label=text(f"accept.step.{each.name}"), value=note.render())
             out.print(f"  {printable(line)}", style=_STYLES[each.status])
-        named = [id for id, names in _REMEDIES.items() if each.name in names]
-        remedies |= dict.fromkeys(["accept.do.wrong"] if each.status == "wrong" else named)
+        word = "wrong" if each.status == "wrong" else facts()["steps"][each.name].get("remedy")
+        remedies |= {word: None} if word else {}
     out.print(text("accept.show.to_do"))
-    for number, id in enumerate(remedies, 1):
-        out.print(f"  {number}. {text(id)}")
+    for number, word in enumerate(remedies, 1):
+        out.print(f"  {number}. {text(f'accept.do.{word}')}")
 
 
 def _show_verdict(out: Console, run: AcceptanceRun, strict: bool) -> None:

@@ -318,6 +318,7 @@ def show(answer: Recommended, plot: Path | None, *, complete: bool) -> None:
         for warning in answer.plan.warnings if answer.plan is not None else ():
             sentences("plan.warning", what=warning.render())
         _tell_others(answer, sentences)
+        sentences("recommend.check")
     _tell_search(answer, sentences)
     tail = [text("plot.drawn", path=str(plot))] if plot is not None else []
     columns = text("recommend.columns").split("|")

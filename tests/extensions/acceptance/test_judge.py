@@ -15,5 +15,5 @@ def test_groups_of_different_sizes_are_compared_by_their_share(
     # one card of the second group is in use
     peaks = {"0-1-2-3": 120.0, "5-6-7": 80.0}
     values = {who: share * peaks[who] for who, share in zip(peaks, shares, strict=True)}
-    found = judge("all_reduce", "gaudi3-pcie", StepMeasurement(values, "GB/s", peaks), 1.0)
+    found = judge("all_reduce", "gaudi3-pcie", StepMeasurement(values, "GB/s", peaks))
     assert (found.status, found.slowest) == (status, "0-1-2-3")

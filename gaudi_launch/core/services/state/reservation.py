@@ -225,6 +225,11 @@ def free_port(host: str, after: int, root: Path) -> int:
     for port in range(after + 1, min(after + _PORTS_TRIED, _LAST_PORT) + 1):
         if _is_available(host, port, root):
             return port
+    return system_port()
+
+
+def system_port() -> int:
+    """Return a free port that the system picks."""
     with socket.socket() as picked:
         picked.bind(("", 0))
         return int(picked.getsockname()[1])

@@ -14,6 +14,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 MARK = "gaudi-launch-answer:"
@@ -99,26 +100,14 @@ def matrix(device: Device, job: dict[str, Any]) -> dict[str, Any]:
     for m, n, k in job["shapes"]:
         torch.manual_seed(m + n + k)
         # random data: with constant data cards run cooler and faster
-        a, b = torch.randn(m, k), torch.randn(n, k)
+        kind = torch.float8_e4m3fn if fp8 else torch.bfloat16
+        a, b = (torch.randn(rows, k).to(kind).to(device.name) for rows in (m, n))
         if fp8:
-            kind = torch.float8_e4m3fn
-            a, b = a.to(kind).to(device.name), b.to(kind).to(device.name).t()
             one = torch.tensor(1.0).to(device.name)
-
-            def product(a: Any = a, b: Any = b, one: Any = one) -> Any:
-                return torch._scaled_mm(a, b, one, one, out_dtype=torch.bfloat16)
-
-            operation: Callable[[], Any] = product
-
+            operation = partial(torch._scaled_mm, a, b.t(), one, one, out_dtype=torch.bfloat16)
         else:
-            a, b = a.bfloat16().to(device.name), b.bfloat16().to(device.name).t()
             out = torch.empty(m, n, dtype=torch.bfloat16).to(device.name)
-
-            def plain(a: Any = a, b: Any = b, out: Any = out) -> Any:
-                return torch.mm(a, b, out=out)
-
-            operation = plain
-
+            operation = partial(torch.mm, a, b.t(), out=out)
         operation()
         rounds = device.timed(operation, job["seconds"] / len(job["shapes"]))
         name, work = f"{m}x{n}x{k}", 2 * m * n * k / 1e12

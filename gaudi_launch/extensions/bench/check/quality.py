@@ -24,6 +24,7 @@ from gaudi_launch.core.base.json_values import array, mapping
 from gaudi_launch.core.base.reader import beside, read_json
 from gaudi_launch.core.services.endpoint import Target, option
 from gaudi_launch.extensions.bench import protocols, server
+from gaudi_launch.extensions.bench.check import reference
 from gaudi_launch.extensions.bench.client import Client, ServerError
 
 _log = logging.getLogger(__name__)
@@ -36,7 +37,8 @@ _ASK = {"en": "Answer with one word or number. {}", "zh": "用一个词或数字
 # the tail of a prompt at a bucket's edge
 _TAIL = " What is 2 plus 3? Answer with one number."
 # one character again and again, which broken weights and caches give ("!!!!"); and a phrase, which
-# a sound small model gives, too: in 5 of 100 answers of a 135M model, so a fault from 20 % on
+# a sound small model gives, too: 5 and 4 of 100 answers of a 135M model in two runs, so it is a
+# fault from 20 % on
 _RUN = re.compile(r"(\S)\1{11,}")
 _REPEATED = re.compile(r"(\S.{1,19}?)\1{7,}", re.DOTALL)
 _MANY_REPEATED = 0.2
@@ -60,12 +62,16 @@ class QualityAnswer:
 
 @dataclass(frozen=True)
 class Quality:
-    """All answers of a server. ``edges``: prompt tokens and the trouble there."""
+    """All answers of a server. ``edges``: prompt tokens and the trouble there.
+
+    ``reference``: its first tokens against transformers; None for a large or unknown model.
+    """
 
     model: str
     batch: int
     answers: tuple[QualityAnswer, ...]
     edges: tuple[tuple[int, str], ...] = ()
+    reference: reference.ReferenceMatch | None = None
 
     @property
     def right(self) -> float:
@@ -86,7 +92,13 @@ class Quality:
         harmless = ("", "repeated") if few else ("",)
         bad = [each for each in self.answers if each.trouble not in harmless]
         found = [f"{each.item}: {each.trouble}" for each in bad]
-        return found + [f"{tokens} tokens: {trouble}" for tokens, trouble in self.edges if trouble]
+        found += [f"{tokens} tokens: {trouble}" for tokens, trouble in self.edges if trouble]
+        return [*found, "transformers: other logprobs"] if self.differs else found
+
+    @property
+    def differs(self) -> bool:
+        """Report whether its logprobs are not those of the weights."""
+        return self.reference is not None and self.reference.bad
 
 
 @dataclass(frozen=True)
@@ -174,9 +186,14 @@ def _logprobs(choice: Mapping[str, Any]) -> list[float | None]:
 
 
 def run(client: Client, target: Target, model: str | None) -> Quality:
-    """Ask all questions. Raises LaunchError where no model answers."""
+    """Ask all questions, and for first tokens. Raises LaunchError without an answer."""
     try:
-        return asyncio.run(ask(client, target, model))
+        found = asyncio.run(ask(client, target, model))
+        weights = reference.weights_of(target)
+        if weights is None:
+            return found
+        rows = asyncio.run(reference.answers(client, found.model))
+        return replace(found, reference=reference.match(rows, target, weights))
     except ServerError as error:
         code = ExitCode.ENGINE if error.status >= 500 else ExitCode.FAILED
         why, status = error.detail, error.status

@@ -87,6 +87,11 @@ def show_quality(
     out.print(text("measure.quality_repeated", count=found.repeated))
     lengths = ", ".join(str(tokens) for tokens, _ in found.edges) or "-"
     out.print(text("measure.quality_edges", lengths=lengths))
+    if found.reference is None:
+        out.print(text("measure.quality_no_reference"))
+    else:
+        values = {name: f"{value:.3g}" for name, value in codec.write(found.reference).items()}
+        out.print(text("measure.quality_reference", None, **values))
     if found.troubles:
         shown = "; ".join(found.troubles[:_MOST_SHOWN])
         count = len(found.troubles)

@@ -31,6 +31,7 @@ from gaudi_launch.core.planning.parse import if_given, number
 from gaudi_launch.core.planning.secret_args import refuse_secret_args
 from gaudi_launch.core.predict.balance import balanced
 from gaudi_launch.core.services.state import registry
+from gaudi_launch.core.services.state.reservation import system_port
 from gaudi_launch.extensions.bench import case as bench
 from gaudi_launch.extensions.bench.tune.state import (
     TuneCandidate,
@@ -520,13 +521,7 @@ def _learn(state: TuneState, one: TuneCandidate, figures: Sequence[TuneFigure]) 
 
 def _on_a_port(options: LaunchOptions) -> LaunchOptions:
     """Return the options with a free port where none is given."""
-    import socket
-
-    if options.port:
-        return options
-    with socket.socket() as picked:
-        picked.bind(("127.0.0.1", 0))
-        return replace(options, port=picked.getsockname()[1])
+    return replace(options, port=options.port or system_port())
 
 
 def _stop(name: str) -> None:
