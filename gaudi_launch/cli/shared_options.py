@@ -17,6 +17,7 @@ SERVER = typer.Argument(
 PLANNED_MACHINE = typer.Option(
     None, "--machine", metavar="MACHINE", help="Plan for a snapshot file or simulated:NAME."
 )
+ALL = typer.Option(False, "--all", help="Every row and sentence.")
 CACHE = typer.Option(
     None, "-c", "--cache", metavar="DIR", help="The cache root (default: the XDG cache folder)."
 )

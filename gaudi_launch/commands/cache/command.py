@@ -8,7 +8,7 @@ import typer
 
 from gaudi_launch.cli.command_app import JSON, CommandApp
 from gaudi_launch.cli.options import Launch, LaunchOptions, RecordCommand
-from gaudi_launch.cli.shared_options import CACHE
+from gaudi_launch.cli.shared_options import ALL, CACHE
 
 app = CommandApp(
     no_args_is_help=True, help="List, verify, prune and ship caches of compiled graphs (recipes)."
@@ -20,13 +20,18 @@ Machine = typer.Option(
 
 
 @app.command("list")
-def list_(cache: Path | None = CACHE, as_json: bool = JSON, machine: str | None = Machine) -> None:
+def list_(
+    cache: Path | None = CACHE,
+    everything: bool = ALL,
+    as_json: bool = JSON,
+    machine: str | None = Machine,
+) -> None:
     """List every key: model, engine, cards, dtype, graphs, size, age, and if it fits this
     machine."""
     from gaudi_launch.commands.cache.case import listing, root_of
     from gaudi_launch.commands.cache.view import show_listing
 
-    show_listing(listing(root_of(cache), machine), as_json)
+    show_listing(listing(root_of(cache), machine), as_json, complete=everything)
 
 
 @app.command()

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import shlex
 import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gaudi_launch.cli.console import console, emit_json, say, table
 from gaudi_launch.cli.progress import ProgressDisplay, ProgressState
+from gaudi_launch.cli.short_page import NotedRow, ShortPage, next_line
 from gaudi_launch.cli.streams import shows
 from gaudi_launch.cli.views.run_record import run_line
 from gaudi_launch.cli.work_progress import work_columns
@@ -18,6 +20,8 @@ from gaudi_launch.core.base.messages import text
 from gaudi_launch.extensions.bench.statistics import TIMES, errors
 
 if TYPE_CHECKING:
+    from rich.text import Text
+
     from gaudi_launch.core.base.messages import Message
     from gaudi_launch.core.launch.prediction import SpeedEstimate
     from gaudi_launch.core.predict.learned import LearnedConstants
@@ -68,19 +72,17 @@ class Watching:
         self._display.show(ProgressState(line, state.done, state.total, words))
 
 
-def show_report(report: BenchReport, as_json: bool) -> None:
+def show_report(report: BenchReport, as_json: bool, *, complete: bool = False) -> None:
     """Print a run's figures; a disk that filled up costs the file, not the figures."""
     if report.problem is not None:
         with contextlib.redirect_stdout(sys.stderr if as_json else sys.stdout):
             show(report.run, None, False)
         raise report.problem
-    show(report.run, report.path, as_json, report.predicted, report.learned)
+    show(report.run, report.path, as_json, report.predicted, report.learned, complete=complete)
 
 
 def show_benchmarker(argv: Sequence[str], as_json: bool) -> None:
     """Print the docker command of inference-benchmarker."""
-    import shlex
-
     from gaudi_launch.core.services.endpoint import api_key
 
     if as_json:
@@ -97,10 +99,12 @@ def show(
     as_json: bool,
     predicted: SpeedEstimate | None = None,
     learned: LearnOutcome | None = None,
+    *,
+    complete: bool = False,
 ) -> None:
     """Print a run's figures with the predicted ones, and what was learned from it.
 
-    As JSON all but its single requests.
+    As JSON all but its single requests. ``complete``: with the plots.
     """
     from gaudi_launch.cli.views.estimate import speed_json, summary
 
@@ -114,21 +118,32 @@ def show(
             speed["learned"] = learned.to_json()
         emit_json({**run.to_json(), "errors": listed, "file": str(path), **speed})
         return
-    out = console()
-
-    out.print(_headline(run))
-    out.print(_figures(run))
-    out.print(_rates(run))
+    tail, plots = [_headline(run)], _plot_lines(run)
+    if plots and not complete:
+        tail.append(text("measure.more"))
     if predicted is not None:
-        out.print(text("estimate.predicted", what=summary(predicted)))
-    for note in _notes(run):
-        out.print(note)
-    for what, count, detail in failures[:5]:
-        out.print("  " + text("measure.error_line", count=count, what=what, detail=detail))
-    for line in _plot_lines(run):
-        out.print(line)
+        tail.append(text("estimate.predicted", what=summary(predicted)))
     if path is not None:
-        out.print(text("measure.kept", path=path))
+        tail.append(text("measure.kept", path=path))
+    notes = _notes(run)
+    for what, count, detail in failures[:5]:
+        notes.append(text("measure.error_line", count=count, what=what, detail=detail))
+    columns, rows = _figures(run)
+    head: list[str | Text] = [_rates(run)]
+    if path is not None:
+        head.append(next_line(shlex.join(["gaudi-launch", "bench", "compare", str(path), "AFTER"])))
+    page = ShortPage(
+        head,
+        columns,
+        rows,
+        right=range(1, 7),
+        tail=tail,
+        warnings=notes,
+        left_out="page.notes",
+    )
+    page.show(complete=complete)
+    for line in plots if complete else []:
+        console().print(line)
     if learned is not None:
         show_learning(learned, False)
 
@@ -198,15 +213,15 @@ def _source(source: str) -> str:
     return text("measure.source_made_up", input=words[0], output=words[1], seed=words[2])
 
 
-def _figures(run: BenchRun) -> Any:
+def _figures(run: BenchRun) -> tuple[list[str], list[NotedRow]]:
     rows = []
     for name in TIMES:
         spread = run.summary.get(name)
         if spread:
             cells = [milliseconds(spread[part]) if part in spread else "-" for part in _PARTS]
-            rows.append((text(f"measure.name_{name}"), *cells))
+            rows.append(NotedRow((text(f"measure.name_{name}"), *cells)))
     columns = [text("measure.column_ms"), text("measure.part_mean"), "p50", "p90", "p95", "p99"]
-    return table("", [*columns, text("measure.part_max")], rows, right=range(1, 7))
+    return [*columns, text("measure.part_max")], rows
 
 
 def milliseconds(seconds: float) -> str:
