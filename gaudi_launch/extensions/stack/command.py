@@ -13,7 +13,7 @@ import typer
 from gaudi_launch.cli.command_app import JSON, CommandApp
 from gaudi_launch.cli.console import emit_json
 from gaudi_launch.cli.endless import until_ctrl_c
-from gaudi_launch.cli.shared_options import ALL, PLANNED_MACHINE
+from gaudi_launch.cli.shared_options import ALL, MACHINE
 from gaudi_launch.cli.terminal import Terminal
 from gaudi_launch.cli.times import DRAIN
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
@@ -49,7 +49,7 @@ def init(
         "", "--engine", metavar="ENGINE", help="auto, or one of 'gaudi-launch engines'."
     ),
     python: str = typer.Option("", "--python", metavar="PATH", help="The engine's interpreter."),
-    machine: str = PLANNED_MACHINE,
+    machine: str = MACHINE,
     schema: bool = typer.Option(
         False, "--schema", help="Print the JSON schema of the file, and write nothing."
     ),
@@ -78,7 +78,7 @@ def init(
 @app.command()
 def plan(
     file: Path = _FILE,
-    machine: str = PLANNED_MACHINE,
+    machine: str = MACHINE,
     everything: bool = ALL,
     as_json: bool = JSON,
 ) -> None:
