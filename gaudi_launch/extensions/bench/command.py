@@ -86,7 +86,7 @@ def bench(
             view.show_learning(bench_learn.learn(files, service), as_json)
             return
     elif words and words[0] == "compare" and len(words) > 1:
-        view.show_comparison(*use_case.comparison(words[1:], plot), as_json)
+        view.show_comparison(*use_case.comparison(words[1:], plot), as_json, complete=everything)
         return
     if plot is not None:
         raise LaunchError("measure.plot_compare", ExitCode.USAGE)

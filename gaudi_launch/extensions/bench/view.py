@@ -289,8 +289,10 @@ def _plot_lines(run: BenchRun) -> list[str]:
     return ["", *lines, ""] if lines else []
 
 
-def show_comparison(before: BenchRun, after: BenchRun, as_json: bool) -> None:
-    """Print every figure of both runs, with its difference and a verdict."""
+def show_comparison(
+    before: BenchRun, after: BenchRun, as_json: bool, *, complete: bool = False
+) -> None:
+    """Print the figures of both runs, means first, with difference and verdict."""
     from gaudi_launch.extensions.bench.compare import compare, doubts
 
     rows, remarks = compare(before, after), doubts(before, after)
@@ -305,13 +307,8 @@ def show_comparison(before: BenchRun, after: BenchRun, as_json: bool) -> None:
             }
         )
         return
-    out = console()
-    if rows:
-        out.print(_answer(rows))
-    for remark in remarks:
-        out.print(remark.render())
     lines = []
-    for row in rows:
+    for row in sorted(rows, key=lambda each: each.part not in ("", "mean")):
         timed = bool(row.part)
         part = text("measure.part_mean") if row.part == "mean" else row.part
         name = f"{text(f'measure.name_{row.name}')} {part}".rstrip()
@@ -322,11 +319,20 @@ def show_comparison(before: BenchRun, after: BenchRun, as_json: bool) -> None:
         if row.difference > 0:
             shown[2] = "+" + shown[2]
         percent = f"{row.percent:+.1f} %" if row.percent is not None else "-"
-        lines.append((name, *shown, percent, text(f"measure.verdict_{row.verdict}")))
+        cells = (name, *shown, percent, text(f"measure.verdict_{row.verdict}"))
+        lines.append(NotedRow(cells))
     ids = ("figure", "before", "after", "difference", "percent", "verdict")
     columns = [text(f"measure.column_{id}") for id in ids]
-    out.print(table("", columns, lines, right=(1, 2, 3, 4)))
-    out.print(text("measure.compare_basis"))
+    page = ShortPage(
+        [_answer(rows)] if rows else [],
+        columns,
+        lines,
+        right=(1, 2, 3, 4),
+        tail=[text("measure.compare_basis")],
+        warnings=[remark.render() for remark in remarks],
+        left_out="page.notes",
+    )
+    page.show(complete=complete)
 
 
 def _answer(rows: Sequence[ComparedFigure]) -> str:
