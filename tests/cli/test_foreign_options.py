@@ -53,13 +53,6 @@ def test_an_option_of_the_engine_belongs_after_two_dashes(
     assert "-- --enforce-eager" in capsys.readouterr().err
 
 
-def test_a_command_without_an_engine_says_nothing_of_two_dashes(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    assert run(["ps", "--enforce-eager"]) == 2
-    assert "-- --enforce-eager" not in capsys.readouterr().err
-
-
 def test_a_command_that_has_no_such_option_gives_no_hint() -> None:
     assert foreign_option("--gpus", {"-w", "-f"}) is None
     assert foreign_option("--something", {"-w"}) is None
