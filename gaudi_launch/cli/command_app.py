@@ -12,6 +12,7 @@ import typer.core
 import typer.main
 
 from gaudi_launch.cli.first_options import first_options, path_of
+from gaudi_launch.cli.foreign_options import in_our_names
 from gaudi_launch.cli.positional import options_end
 from gaudi_launch.cli.table import COMPLETES, SUBCOMMANDS, listed, load_command
 from gaudi_launch.core.base.members import ForeignMember, foreign, refused
@@ -31,6 +32,13 @@ class HelpCommand(typer.core.TyperCommand):
     def __init__(self, name: str | None, **settings: Any) -> None:
         super().__init__(name, **settings)
         _attach_values(self)
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any
+    ) -> Any:
+        """Return the context of the arguments, with our names of other tools' options."""
+        known = [spelling for param in self.params for spelling in param.opts]
+        return super().make_context(info_name, in_our_names(args, known), parent, **extra)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the arguments, but take no option as the value of the one before it."""

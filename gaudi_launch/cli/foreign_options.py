@@ -1,25 +1,41 @@
-"""Options of other tools and their names here, for hints in usage errors.
+"""Options of other tools, accepted where they mean the same as ours.
 
-foreign_options.json has vLLM's names (vllm-project/vllm: vllm/engine/arg_utils.py,
-vllm/benchmarks/serve.py), TGI's (huggingface/text-generation-inference: launcher/src/main.rs),
-those of `hf download`, kubectl, docker, llama.cpp and ollama, and of other commands here.
+The others are answered with ours. foreign_options.json has vLLM's names
+(vllm-project/vllm: vllm/engine/arg_utils.py, vllm/benchmarks/serve.py), TGI's
+(huggingface/text-generation-inference: launcher/src/main.rs),
+those of `hf download`, kubectl, docker, llama.cpp and ollama, and of other commands here. Those
+below "same" take the same value as ours.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.cli.positional import options_end
 from gaudi_launch.core.base.messages import Message, message
 from gaudi_launch.core.base.reader import beside
 
-# click reads them as -t with the value p, and so on
-_SHORT_WITH_TWO_LETTERS = ("-tp",)
+
+def _ours(kind: str) -> Mapping[str, str]:
+    found: Mapping[str, Mapping[str, str]] = beside(__file__)
+    return found[kind]
 
 
-def _ours() -> Mapping[str, str]:
-    found: Mapping[str, str] = beside(__file__)
-    return found
+def in_our_names(args: Sequence[str], known: Collection[str]) -> list[str]:
+    """Return arguments with our names for other tools' options that mean the same.
+
+    ``known``: every spelling that the command has. After ``--`` all belongs to the engine.
+    """
+    end, same = options_end(args), _ours("same")
+    found: list[str] = []
+    for word in args[:end]:
+        name, equals, value = word.partition("=")
+        ours = same.get(name.replace("_", "-"), "")
+        if name in known or ours not in known:
+            found.append(word)
+        else:
+            found += [ours, value] if equals else [ours]
+    return [*found, *args[end:]]
 
 
 def foreign_option(name: str, known: Collection[str]) -> Message | None:
@@ -29,7 +45,7 @@ def foreign_option(name: str, known: Collection[str]) -> Message | None:
     command has.
     """
     found = name.partition("=")[0]
-    ours = _ours().get(found.replace("_", "-"), "")
+    ours = _ours("near").get(found.replace("_", "-"), "")
     if ours in known or (ours.startswith("gaudi-launch") and "-w" in known):
         return message("common.foreign_option", found=found, ours=ours)
     return None
@@ -37,15 +53,5 @@ def foreign_option(name: str, known: Collection[str]) -> Message | None:
 
 def foreign_names(known: Collection[str]) -> dict[str, str]:
     """Return other tools' long options with ours, of those that the command has."""
-    pairs = _ours().items()
+    pairs = {**_ours("same"), **_ours("near")}.items()
     return {name: ours for name, ours in pairs if ours in known and name.startswith("--")}
-
-
-def refuse_two_letters(typed: Sequence[str], known: Collection[str]) -> None:
-    """Raise LaunchError (USAGE) for ``-tp``, which would be read as ``-t p``."""
-    for word in typed:
-        if word not in _SHORT_WITH_TWO_LETTERS:
-            continue
-        hint = foreign_option(word, known)
-        if hint is not None:
-            raise LaunchError(hint.id, ExitCode.USAGE, **hint.values)

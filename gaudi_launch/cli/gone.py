@@ -48,7 +48,6 @@ GONE: dict[str, str] = {
     "cluster plan --ask": "cluster plan",
     "cluster up --no-copy": "cluster up",
     "logs --engine": "logs",
-    "offline pack --model": "offline pack MODEL",
 }
 
 

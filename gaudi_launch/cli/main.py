@@ -20,7 +20,7 @@ from gaudi_launch.cli.colour import ERROR, is_coloured, painted
 from gaudi_launch.cli.command_app import HelpGroup
 from gaudi_launch.cli.console import emit_json, give_up, sentences
 from gaudi_launch.cli.gone import refuse_gone
-from gaudi_launch.cli.nearest import suggestion
+from gaudi_launch.cli.nearest import corrected, suggestion
 from gaudi_launch.cli.positional import options_end
 from gaudi_launch.cli.streams import prepare_streams, shows
 from gaudi_launch.cli.table import COMMANDS, COMPLETES, GROUPS, listed, load_command
@@ -196,7 +196,7 @@ def _run(arguments: list[str], lang: str | None, debug: bool) -> int:
             )
             sys.stdout.flush()
     except LaunchError as error:
-        return _launch_error(error, as_json)
+        return _launch_error(error, arguments, as_json)
     except (KeyboardInterrupt, CommandInterruptedError):
         return _interrupted(as_json)
     except BrokenPipeError:
@@ -205,12 +205,12 @@ def _run(arguments: list[str], lang: str | None, debug: bool) -> int:
         return int(ExitCode.DONE)
     except Exception as error:
         if not isinstance(error, OSError):
-            return _unexpected(error, as_json, debug)
+            return _unexpected(error, arguments, as_json, debug)
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             return _full(error)
         if error.errno in _NO_WAY and error.filename is not None and not debug:
             return _no_way(error, as_json)
-        return _unexpected(error, as_json, debug)
+        return _unexpected(error, arguments, as_json, debug)
     if isinstance(result, int):
         return result
     return int(ExitCode.DONE)
@@ -245,20 +245,24 @@ def _no_way(error: OSError, as_json: bool) -> int:
     return _report(_error("common.no_way", sentence, ExitCode.FAILED), None, as_json)
 
 
-def _launch_error(error: LaunchError, as_json: bool) -> int:
+def _launch_error(error: LaunchError, arguments: list[str], as_json: bool) -> int:
     """Report a LaunchError, with the nearest names and the next commands.
 
     The names are those that it lists.
     """
     document = error.to_json()
-    near = suggestion(error)
+    found, near = suggestion(error)
+    commands = corrected(arguments, found, near[0]) if near else []
     if near:
-        document["message"] = sentences(document["message"], near)
-    detail = error.detail
+        asked = text("usage.did_you_mean", near=", ".join(near))
+        document["message"] = sentences(document["message"], asked)
     if error.id == "serve.no_engine":
-        setup = shlex.join(["gaudi-launch", "setup", str(error.text.values["engine"])])
-        document["commands"], detail = [setup], f"  {setup}"
-    return _report(document, detail, as_json)
+        commands = [shlex.join(["gaudi-launch", "setup", str(error.text.values["engine"])])]
+    return _report(_with_commands(document, commands), error.detail, as_json)
+
+
+def _with_commands(document: dict[str, Any], commands: list[str]) -> dict[str, Any]:
+    return {**document, "commands": commands} if commands else document
 
 
 def _report(error: dict[str, Any], detail: str | None, as_json: bool) -> int:
@@ -270,8 +274,9 @@ def _report(error: dict[str, Any], detail: str | None, as_json: bool) -> int:
             _folded(f"gaudi-launch: {error['message']}").replace("gaudi-launch:", shown, 1),
             file=sys.stderr,
         )
-        if detail:
-            print(detail, file=sys.stderr)
+        for line in (*(f"  {each}" for each in error.get("commands", ())), detail):
+            if line:
+                print(line, file=sys.stderr)
     return int(error["exit_code"])
 
 
@@ -296,7 +301,7 @@ def _interrupted(as_json: bool) -> int:
     )
 
 
-def _unexpected(error: Exception, as_json: bool, debug: bool) -> int:
+def _unexpected(error: Exception, arguments: list[str], as_json: bool, debug: bool) -> int:
     # some releases of typer vendor click and some import it, so its exceptions are known by their
     # shape
     show = getattr(error, "format_message", None)
@@ -312,9 +317,14 @@ def _unexpected(error: Exception, as_json: bool, debug: bool) -> int:
             except BrokenPipeError:
                 _drop_output()
             return int(ExitCode.USAGE)
-        from gaudi_launch.cli.usage_errors import usage_sentence
+        from gaudi_launch.cli.usage_errors import usage_message, usage_sentence
 
-        return _report(_error("common.usage", usage_sentence(error), ExitCode.USAGE), None, as_json)
+        shown = usage_message(error)
+        sentence = usage_sentence(error, shown)
+        near = str(shown.values.get("ours") or shown.values.get("near") or "").split(", ")[0]
+        commands = corrected(arguments, str(shown.values.get("found", "")), near)
+        document = _error("common.usage", sentence, ExitCode.USAGE)
+        return _report(_with_commands(document, commands), None, as_json)
     import logging
     import traceback
 

@@ -5,12 +5,13 @@ It is used for commands, options, and every error that lists known names.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Sequence
 from difflib import SequenceMatcher, get_close_matches
 
 from gaudi_launch.cli.table import listed
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
-from gaudi_launch.core.base.messages import text
+from gaudi_launch.core.base.redact import redact_arguments
 
 _MOST = 2
 # difflib's ratio below which a name is another one, not a misspelling; and how far from the best
@@ -52,19 +53,45 @@ _MODEL_OF = {
 }
 
 
-def suggestion(error: LaunchError) -> str:
-    """Return "Did you mean ...?" for a wrong name, "" where none is similar.
+def suggestion(error: LaunchError) -> tuple[str, Sequence[str]]:
+    """Return a wrong name and the nearest ones; none where no name is similar.
 
-    The names are those that its error lists, or the known models.
+    The names are those that the error lists, or the known models.
     """
     values = error.text.values
+    found, known = values.get("found"), values.get("known")
     near: Sequence[str] = ()
     if error.id in _MODEL_OF:
-        near = listed("nearest models")(str(values.get(_MODEL_OF[error.id], "")))
-    elif error.exit_code is ExitCode.USAGE and "near" not in values:
-        found, known = values.get("found"), values.get("known")
-        if isinstance(found, str) and isinstance(known, str):
-            near = nearest(found, [name.strip() for name in known.split(",")])
-    if not near:
-        return ""
-    return text("usage.did_you_mean", near=", ".join(near))
+        found = str(values.get(_MODEL_OF[error.id], ""))
+        near = listed("nearest models")(found)
+    elif error.exit_code is not ExitCode.USAGE or "near" in values:
+        pass
+    elif isinstance(found, str) and isinstance(known, str):
+        near = nearest(found, [name.strip() for name in known.split(",")])
+    return str(found), near
+
+
+def corrected(arguments: Sequence[str], found: str, near: str) -> list[str]:
+    """Return the command line with ``near`` in place of a wrong name.
+
+    The list is empty where the line has no such name.
+
+    >>> corrected(["plan", "--engine=vlm"], "vlm", "vllm")
+    ['gaudi-launch plan --engine=vllm']
+    """
+    if not found or not near:
+        return []
+    ours = [] if near.startswith("gaudi-launch ") and found.startswith("-") else shlex.split(near)
+    ours = [word for word in ours if word != "gaudi-launch"]
+    for at, word in enumerate(arguments):
+        if word == found and not ours:
+            # the option is a command here
+            words = [*shlex.split(near)[1:], *arguments[1:at], *arguments[at + 1 :]]
+        elif word == found:
+            words = [*arguments[:at], *ours, *arguments[at + 1 :]]
+        elif word.startswith((f"{found}=", f"simulated:{found}")) or word.endswith(f"={found}"):
+            words = [*arguments[:at], word.replace(found, near, 1), *arguments[at + 1 :]]
+        else:
+            continue
+        return [shlex.join(["gaudi-launch", *redact_arguments(words)])]
+    return []

@@ -20,7 +20,6 @@ import typer.main
 from typer.models import ParamMeta
 
 from gaudi_launch.cli.command_app import HelpCommand
-from gaudi_launch.cli.foreign_options import refuse_two_letters
 from gaudi_launch.cli.positional import only_model, options_end
 from gaudi_launch.cli.table import COMPLETES, listed
 from gaudi_launch.core.base.fields import Option, option_of, options_of
@@ -83,7 +82,6 @@ class RecordCommand(HelpCommand):
         if not rest or ctx.resilient_parsing:
             return list(super().parse_args(ctx, args))
         end = options_end(args)
-        refuse_two_letters(args[:end], self._options())
         left = list(super().parse_args(ctx, args[:end]))
         strays = tuple(ctx.params.get(rest[0]) or ())
         ctx.params[rest[-1]] = args[end + 1 :]

@@ -14,8 +14,9 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
     from rich.text import Text
 
-# rows of a screen of 24 that are left by the command and the prompt
-SCREEN = 22
+# rows of a terminal for the command and the prompt, and what is left of the smallest usual one
+_OTHER_ROWS = 2
+SCREEN = 24 - _OTHER_ROWS
 # rows of a table that are shown before any warning is left out
 _LEAST_ROWS = 3
 
@@ -32,7 +33,8 @@ class NotedRow:
 class ShortPage:
     """Sentences, a table with reasons, and sentences below it.
 
-    ``warnings`` may be left out, from the last on; ``left_out`` is the name of their count.
+    ``warnings`` are reduced to their first sentences, and left out from the last on, where they do
+    not fit; ``left_out`` is the name of their count.
     """
 
     head: Sequence[str | Text]
@@ -40,51 +42,50 @@ class ShortPage:
     rows: Sequence[NotedRow] = ()
     right: Sequence[int] = ()
     tail: Sequence[str | Text] = ()
-    warnings: Sequence[str] = ()
+    warnings: Sequence[str | Text] = ()
     left_out: str = "page.warnings"
 
     def show(self, *, complete: bool) -> None:
         """Print the page; without ``complete`` what fits a screen, and how much does not."""
         out = console()
-        rows, warnings = len(self.rows), len(self.warnings)
+        shown = [*self.head, *self._table(self.rows), *self.tail, *self.warnings]
         if not complete:
-            rows, warnings = self._fitting(out)
-        for part in self._parts(rows, warnings):
+            shown = self._fitting(out)
+        for part in shown:
             # print would join a text into one that folds
             out.print(part, soft_wrap=_is_copied(part) or None)
 
-    def _fitting(self, out: Console) -> tuple[int, int]:
-        """Return how many rows and warnings fit, the warnings first.
+    def _fitting(self, out: Console) -> list[RenderableType]:
+        """Return the parts that fit: most warnings, then complete ones, then most rows.
 
         Each part is drawn once: with every number of rows and warnings a long page takes seconds.
         """
         least, most = (min(rows, len(self.rows)) for rows in (_LEAST_ROWS, SCREEN))
-        room = SCREEN - _height([*self.head, *self.tail], out)
+        screen = max(SCREEN, out.height - _OTHER_ROWS) if out.is_terminal else SCREEN
+        room = screen - _height([*self.head, *self.tail], out)
         tables = [_height(self._table(self.rows[:rows]), out) for rows in range(most + 1)]
-        noted = [0, *accumulate(_height([each], out) for each in self.warnings)]
+        short = list(map(first_sentence, self.warnings))
+        forms = [list(self.warnings)] if short == self.warnings else [list(self.warnings), short]
+        noted = [[0, *accumulate(_height([each], out) for each in form)] for form in forms]
         for warnings in range(len(self.warnings), -1, -1):
-            for rows in range(most, least - 1, -1):
-                spare = room - tables[rows] - noted[warnings]
-                if spare >= 0 and _height(self._left(rows, warnings), out) <= spare:
-                    return rows, warnings
-        return least, 0
+            for form, heights in zip(forms, noted, strict=True):
+                cut = form[:warnings] != list(self.warnings[:warnings])
+                for rows in range(most, least - 1, -1):
+                    left = self._left(rows, warnings, cut=cut)
+                    if tables[rows] + heights[warnings] + _height(left, out) <= room:
+                        table = self._table(self.rows[:rows])
+                        return [*self.head, *table, *self.tail, *form[:warnings], *left]
+        return [*self.head, *self._table(self.rows[:least]), *self.tail, *self._left(least, 0)]
 
-    def _parts(self, rows: int, warnings: int) -> list[RenderableType]:
-        return [
-            *self.head,
-            *self._table(self.rows[:rows]),
-            *self.tail,
-            *self.warnings[:warnings],
-            *self._left(rows, warnings),
-        ]
-
-    def _left(self, rows: int, warnings: int) -> list[RenderableType]:
+    def _left(self, rows: int, warnings: int, *, cut: bool = False) -> list[RenderableType]:
         """Return a sentence about what is left out, none where all is shown."""
         left = []
         if rows < len(self.rows):
             left.append(text("page.rows", n=len(self.rows) - rows))
         if warnings < len(self.warnings):
             left.append(text(self.left_out, n=len(self.warnings) - warnings))
+        if cut:
+            left.append(text("page.complete"))
         return [text("page.more", what=text("common.between").join(left))] if left else []
 
     def _table(self, rows: Sequence[NotedRow]) -> list[RenderableType]:
@@ -116,6 +117,13 @@ def next_line(command: str) -> Text:
 
 def _is_copied(part: RenderableType) -> bool:
     return bool(getattr(part, "no_wrap", False))
+
+
+def first_sentence(warning: str | Text) -> str | Text:
+    """Return a warning up to the end of its first sentence."""
+    plain = str(warning)
+    ends = [plain.find(mark) + 1 for mark in ("。", ". ") if 0 < plain.find(mark) + 1 < len(plain)]
+    return warning[: min(ends)] if ends and not _is_copied(warning) else warning
 
 
 def _height(parts: Sequence[RenderableType], out: Console) -> int:

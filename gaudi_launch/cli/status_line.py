@@ -106,6 +106,9 @@ def _cut(line: str) -> str:
 
 
 def _write(text: str) -> None:
+    if hasattr(sys.stderr, "rich_proxied_file"):
+        # rich shows progress, and would keep each text as a line above it
+        return
     try:
         sys.stderr.write(text)
         sys.stderr.flush()

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from gaudi_launch.core.launch import report
     from gaudi_launch.core.models.hub.download import PullProgress
     from gaudi_launch.core.planning.plan import Plan
+    from gaudi_launch.core.services.state.registry import ServiceRecord
 
 
 class Terminal:
@@ -43,3 +44,9 @@ class Terminal:
         from gaudi_launch.cli.views.serve import Screen
 
         return Screen(plan, str(log), quiet)
+
+    def until_ready(self, name: str) -> ServiceRecord:
+        # rich is expensive to import
+        from gaudi_launch.cli import service_progress
+
+        return service_progress.until_ready(name)

@@ -39,17 +39,18 @@ _VALUE_TEXTS: tuple[tuple[re.Pattern[str], str], ...] = (
 _NO_COMMAND = re.compile(r"No such command '(?P<found>.+?)'")
 
 
-def usage_sentence(error: Any) -> str:
-    """Return a usage error as a sentence, and where its command's help is."""
-    context = getattr(error, "ctx", None)
-    sentence = _sentence(error, context)
+def usage_sentence(error: Any, shown: Message) -> str:
+    """Return the message of a usage error, and where its command's help is."""
+    context, sentence = getattr(error, "ctx", None), shown.render()
     if context is None:
         return sentence
     command = " ".join(["gaudi-launch", *path_of(context).split()])
     return text("usage.see", sentence=sentence, command=command)
 
 
-def _sentence(error: Any, context: Any) -> str:
+def usage_message(error: Any) -> Message:
+    """Return a usage error as a message; its values name what was found, and ours."""
+    context = getattr(error, "ctx", None)
     kind = type(error).__name__
     shown = str(error.format_message())
     if kind == "NoSuchOption" and context is not None:
@@ -64,15 +65,15 @@ def _sentence(error: Any, context: Any) -> str:
         return _bad_value(error)
     found = _by_text(_TEXTS, shown)
     if found is None:
-        return shown
+        return message("usage.as_it_is", what=shown)
     if (
         found.id == "usage.needs_value"
         and found.values["found"] == "-d"
         and "--detach" in _known(context)
     ):
         # docker's habit
-        return text("usage.detach")
-    return found.render()
+        return message("usage.detach")
+    return found
 
 
 def _known(context: Any) -> list[str]:
@@ -84,26 +85,26 @@ def _known(context: Any) -> list[str]:
     ]
 
 
-def _no_option(found: str, context: Any) -> str:
+def _no_option(found: str, context: Any) -> Message:
     """Return the option's name here, a similar one, or the hint that it needs ``--``.
 
     ``--`` is for engine options.
     """
     whole = f"{path_of(context)} {found}"
     if whole in GONE:
-        return gone(whole).text.render()
+        return gone(whole).text
     known = _known(context)
     foreign = foreign_option(found, known)
     if foreign is not None:
-        return foreign.render()
+        return foreign
     near = _near_options(found, known)
     if not getattr(context.command, "passes_options", False):
         if near:
-            return text("usage.no_option_near", found=found, near=near)
-        return text("usage.no_option", found=found)
+            return message("usage.no_option_near", found=found, near=near)
+        return message("usage.no_option", found=found)
     if near:
-        return text("usage.no_option_engine", found=found, near=near)
-    return text(
+        return message("usage.no_option_engine", found=found, near=near)
+    return message(
         "common.engine_option",
         usage=text("usage.no_option", found=found).rstrip(".。"),
         found=found,
@@ -130,34 +131,34 @@ def _spellings(param: Any) -> list[str]:
     ]
 
 
-def _no_command(found: str, context: Any) -> str:
+def _no_command(found: str, context: Any) -> Message:
     known = context.command.list_commands(context)
     ours = foreign_command(found) if context.parent is None else None
     if ours is not None:
-        return text("usage.foreign_command", found=found, ours=ours)
+        return message("usage.foreign_command", found=found, ours=ours)
     near = nearest(found, known)
     if near:
-        return text("usage.no_command_near", found=found, near=", ".join(near))
+        return message("usage.no_command_near", found=found, near=", ".join(near))
     if context.parent is None:
-        return text("usage.no_command", found=found)
-    return text("usage.no_subcommand", found=found, known=", ".join(known))
+        return message("usage.no_command", found=found)
+    return message("usage.no_subcommand", found=found, known=", ".join(known))
 
 
-def _missing(param: Any) -> str:
+def _missing(param: Any) -> Message:
     if param.param_type_name == "argument":
-        return text("usage.missing_argument", name=param.metavar or str(param.name).upper())
-    return text("usage.missing_option", name=max(param.opts, key=len))
+        return message("usage.missing_argument", name=param.metavar or str(param.name).upper())
+    return message("usage.missing_option", name=max(param.opts, key=len))
 
 
-def _bad_value(error: Any) -> str:
+def _bad_value(error: Any) -> Message:
     name = ""
     if error.param is not None:
         spellings = (*error.param.opts, error.param.metavar or "")
         name = max(spellings, key=lambda each: (each.startswith("-"), len(each)))
     found = _by_text(_VALUE_TEXTS, str(error.message))
     if found is None:
-        return text("usage.bad_value", name=name, why=error.message)
-    return message(found.id, name=name, **found.values).render()
+        return message("usage.bad_value", name=name, why=error.message)
+    return message(found.id, name=name, **found.values)
 
 
 def _by_text(texts: tuple[tuple[re.Pattern[str], str], ...], shown: str) -> Message | None:

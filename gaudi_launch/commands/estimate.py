@@ -11,7 +11,7 @@ from gaudi_launch.cli.console import emit_json
 from gaudi_launch.cli.options import Launch, LaunchOptions, RecordCommand, record
 from gaudi_launch.cli.views.estimate import show, to_json
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
-from gaudi_launch.core.base.fields import switch, text
+from gaudi_launch.core.base.fields import switch
 from gaudi_launch.core.base.messages import Message
 from gaudi_launch.core.launch.forecast_case import read_case
 from gaudi_launch.core.launch.load_prediction import of_batch, of_load
@@ -42,12 +42,6 @@ class EstimateOptions(LoadOptions):
         "--static",
         help="One batch of -b without a server: all prompts prefilled together, then decoded.",
         panel="Load",
-    )
-    accelerator: str = text(
-        "--accelerator",
-        help="gaudi2, gaudi3... (default: this machine's, else gaudi2).",
-        panel="Cards",
-        metavar="NAME",
     )
 
 
@@ -89,7 +83,7 @@ def predicted(options: LaunchOptions, given: EstimateOptions) -> SpeedEstimate:
         raise LaunchError("estimate.one_load", ExitCode.USAGE)
     if not options.model:
         raise LaunchError("plan.no_model", ExitCode.USAGE)
-    case = read_case(options, given.accelerator)
+    case = read_case(options)
     notes = [*case.notes]
     prepared = _prepared(replace(options, machine=case.machine))
     lengths = Ranges(options.input_range, options.output_range)

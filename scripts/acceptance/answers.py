@@ -206,8 +206,8 @@ def main() -> int:
         asked = cases(Path(folder), given.seed)
         found = [
             predicted(
-                LaunchOptions(model=MODEL, **each.launch),  # type: ignore[arg-type]
-                EstimateOptions(accelerator="gaudi2", **each.given),  # type: ignore[arg-type]
+                LaunchOptions(model=MODEL, machine="gaudi2", **each.launch),  # type: ignore[arg-type]
+                EstimateOptions(**each.given),  # type: ignore[arg-type]
             )
             for each in asked
         ]

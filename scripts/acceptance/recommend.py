@@ -58,8 +58,8 @@ SMALL: tuple[tuple[dict[str, str], dict[str, str]], ...] = (
 def case_of(model: str, launch: dict[str, str], given: dict[str, Any]) -> RecommendCase:
     """Return a case for Gaudi2 servers."""
     options = {"input_range": "100,1000", "output_range": "20,200", **launch}
-    launched = LaunchOptions(model=model, **options)  # type: ignore[arg-type]
-    return cases.read(launched, RecommendOptions(accelerator="gaudi2", **given))
+    launched = LaunchOptions(model=model, machine="gaudi2", **options)  # type: ignore[arg-type]
+    return cases.read(launched, RecommendOptions(**given))
 
 
 def drawn(count: int, seed: int = 1) -> Iterator[tuple[str, dict[str, str], dict[str, str]]]:

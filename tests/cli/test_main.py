@@ -134,7 +134,7 @@ def test_serve_without_an_engine_offers_setup_and_a_container(
 
 
 def test_programs_get_the_commands_as_a_list(capsys: pytest.CaptureFixture[str]) -> None:
-    assert _launch_error(NO_ENGINE, True) == 3
+    assert _launch_error(NO_ENGINE, [], True) == 3
     error = json.loads(capsys.readouterr().out)["error"]
     assert (error["id"], error["commands"]) == (
         "serve.no_engine",

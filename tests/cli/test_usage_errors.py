@@ -52,9 +52,7 @@ ERRORS = {
     "serve --dry-run": (
         "There is no option --dry-run here. Use gaudi-launch plan. (gaudi-launch serve --help)"
     ),
-    "plan --tensor_parallel_size 4": (
-        "There is no option --tensor_parallel_size here. Use -n. (gaudi-launch plan --help)"
-    ),
+    "plan x --devices 4": "There is no option --devices here. Use -m. (gaudi-launch plan --help)",
     "serve -w": "The option -w needs a value. (gaudi-launch serve --help)",
     "serve -w -n 4": "The option -w needs a value. (gaudi-launch serve --help)",
     "plan x --engine -- --seed 1": "The option --engine needs a value. (gaudi-launch plan --help)",
@@ -78,10 +76,23 @@ ERRORS = {
 }
 
 
+CORRECTED = {
+    "serv": ["gaudi-launch serve"],
+    "start": ["gaudi-launch serve"],
+    "render dockr": ["gaudi-launch render docker"],
+    "ps --jso": ["gaudi-launch ps --json"],
+    "plan --mdoel x": ["gaudi-launch plan -w x"],
+    "serve --dry-run": ["gaudi-launch plan"],
+    "plan x --devices 4": ["gaudi-launch plan x -m 4"],
+}
+
+
 @pytest.mark.parametrize("line", ERRORS)
 def test_each_usage_error_is_a_sentence(line: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(line.split()) == 2
-    assert capsys.readouterr().err.rstrip("\n") == f"gaudi-launch: {ERRORS[line]}"
+    sentence, *commands = capsys.readouterr().err.splitlines()
+    assert sentence == f"gaudi-launch: {ERRORS[line]}"
+    assert [each.strip() for each in commands] == CORRECTED.get(line, [])
 
 
 @pytest.mark.parametrize("line", ERRORS)
@@ -120,8 +131,8 @@ def test_a_wrong_name_is_answered_with_the_nearest(
 ) -> None:
     assert run(line.split()) == 2
     assert re.search(
-        rf"Did you mean ([\w., @-]+, )?{re.escape(near)}(,[^?]*)?\?$",
-        capsys.readouterr().err.strip(),
+        rf"Did you mean ([\w., @-]+, )?{re.escape(near)}(,[^?]*)?\?\n  gaudi-launch .*{near}",
+        capsys.readouterr().err,
     )
 
 
@@ -144,16 +155,16 @@ def test_a_missing_model_is_answered_with_the_nearest(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     assert run(line.split()) == 5
-    assert capsys.readouterr().err.strip().endswith(f"Did you mean {near}?")
+    assert f"Did you mean {near}?\n  gaudi-launch " in capsys.readouterr().err
 
 
 def test_a_model_that_the_hub_does_not_have_is_answered_with_the_nearest() -> None:
     hub = {"source": "https://huggingface.co", "token": "HF_TOKEN"}
     error = LaunchError("models.not_on_hub", ExitCode.MODEL, model="Qwen/Qwn3-8B", **hub)
-    assert suggestion(error) == "Did you mean Qwen/Qwen3-8B, Qwen/Qwen3-32B?"
+    assert suggestion(error) == ("Qwen/Qwn3-8B", ("Qwen/Qwen3-8B", "Qwen/Qwen3-32B"))
     model = "Qwen/Qwen3-8B"
     offline = LaunchError("models.offline", ExitCode.MODEL, model=model, source="h", why="w")
-    assert suggestion(offline) == ""
+    assert not suggestion(offline)[1]
 
 
 def test_a_value_may_begin_with_a_dash(capsys: pytest.CaptureFixture[str]) -> None:
@@ -167,11 +178,12 @@ def test_only_names_as_near_as_the_nearest_are_suggested() -> None:
 
 
 def test_an_error_without_known_names_suggests_nothing() -> None:
-    assert suggestion(LaunchError("plan.no_model", ExitCode.USAGE)) == ""
-    assert suggestion(LaunchError("engines.unknown", ExitCode.USAGE, found="abc", known="-")) == ""
-    assert (
-        suggestion(LaunchError("engines.unknown", ExitCode.MACHINE, found="cp", known="cpu")) == ""
-    )
+    for id, code, known in (
+        ("plan.no_model", ExitCode.USAGE, "-"),
+        ("engines.unknown", ExitCode.USAGE, "-"),
+        ("engines.unknown", ExitCode.MACHINE, "cpu"),
+    ):
+        assert not suggestion(LaunchError(id, code, found="cp", known=known))[1]
 
 
 def test_errors_are_coloured_on_a_terminal_only(

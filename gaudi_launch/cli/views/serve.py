@@ -134,24 +134,22 @@ def say_ready(model: str, url: str, seconds: int, log: str, path: str, no_chat: 
     """
     from gaudi_launch.core.services.probe import POOLED
 
-    there, question = _question(path, model, chats=not no_chat)
-    words = [
-        "curl",
-        "--noproxy",
-        "*",
-        f"{url}{there}",
-        "-H",
-        "Content-Type: application/json",
-        "-d",
-        json.dumps(question),
-    ]
     print(text("serve.ready", model=model, url=url, seconds=seconds))
     if path not in POOLED.values():
         print(text("serve.chat_hint", name=PurePath(log).parent.name))
-    print(f"  {shlex.join(words)}")
+    print(f"  {first_request(model, url, path, no_chat)}")
     if no_chat:
         print(text("serve.no_chat", why=no_chat))
     print(text("serve.log", log=log), flush=True)
+
+
+def first_request(model: str, url: str, path: str, no_chat: str = "", *headers: str) -> str:
+    """Return a command line that sends a first request; ``headers`` are more of them."""
+    there, question = _question(path, model, chats=not no_chat)
+    words = ["curl", "--noproxy", "*", f"{url}{there}"]
+    for header in ("Content-Type: application/json", *headers):
+        words += ["-H", header]
+    return shlex.join([*words, "-d", json.dumps(question)])
 
 
 def _question(path: str, model: str, *, chats: bool) -> tuple[str, dict[str, Any]]:

@@ -8,25 +8,26 @@ import typer
 
 from gaudi_launch.cli.command_app import JSON, CommandApp
 from gaudi_launch.cli.options import Launch, LaunchOptions, RecordCommand
-from gaudi_launch.cli.shared_options import CACHE
+from gaudi_launch.cli.shared_options import ALL, CACHE, MACHINE
 
 app = CommandApp(
     no_args_is_help=True, help="List, verify, prune and ship caches of compiled graphs (recipes)."
 )
 
-Machine = typer.Option(
-    None, "--machine", help="Check for another machine: a snapshot or simulated:NAME."
-)
-
 
 @app.command("list")
-def list_(cache: Path | None = CACHE, as_json: bool = JSON, machine: str | None = Machine) -> None:
+def list_(
+    cache: Path | None = CACHE,
+    everything: bool = ALL,
+    as_json: bool = JSON,
+    machine: str | None = MACHINE,
+) -> None:
     """List every key: model, engine, cards, dtype, graphs, size, age, and if it fits this
     machine."""
     from gaudi_launch.commands.cache.case import listing, root_of
     from gaudi_launch.commands.cache.view import show_listing
 
-    show_listing(listing(root_of(cache), machine), as_json)
+    show_listing(listing(root_of(cache), machine), as_json, complete=everything)
 
 
 @app.command()
@@ -99,7 +100,7 @@ def import_(
     ),
     cache: Path | None = CACHE,
     as_json: bool = JSON,
-    machine: str | None = Machine,
+    machine: str | None = MACHINE,
 ) -> None:
     """Import an exported key; refuse one compiled for another machine."""
     from gaudi_launch.commands.cache.case import parts_here, root_of

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gaudi_launch.cli.console import console, emit_json, size_text, table
+from gaudi_launch.cli.short_page import NotedRow, ShortPage, next_line
+from gaudi_launch.core.base.durations import duration
 from gaudi_launch.core.base.messages import text
 
 if TYPE_CHECKING:
@@ -17,7 +19,6 @@ if TYPE_CHECKING:
     from gaudi_launch.core.recipes.cache_root import CacheEntry
     from gaudi_launch.core.recipes.ledger import Ledger
 
-_AGES = (("d", 86400), ("h", 3600), ("min", 60))
 _SHOWN_FILES = 5
 _COLUMNS = (
     "key",
@@ -31,6 +32,8 @@ _COLUMNS = (
     "age",
     "state",
 )
+_SHORT = ("key", "model", "graphs", "size", "age", "state")
+_NUMBERS = ("cards", "graphs", "files", "size", "age")
 
 
 def key_json(key: CachedKey) -> dict[str, Any]:
@@ -59,21 +62,41 @@ def key_json(key: CachedKey) -> dict[str, Any]:
     }
 
 
-def show_listing(found: CacheListing, as_json: bool) -> None:
-    """Print the keys of a root."""
+def show_listing(found: CacheListing, as_json: bool, *, complete: bool = False) -> None:
+    """Print how many keys fit this machine, and a row for each.
+
+    ``complete``: with every column.
+    """
     if as_json:
         rows = [key_json(key) for key in found.keys]
         emit_json({"schema": 1, "root": str(found.root), "flat": found.flat, "entries": rows})
         return
-    out = console()
-    if found.keys:
-        columns = [text(f"cache.column_{name}") for name in _COLUMNS]
-        cells = [_cells(key) for key in found.keys]
-        out.print(table(str(found.root), [*columns, ""], cells, right=(3, 5, 6, 7, 8)))
-    else:
-        out.print(text("cache.none", path=str(found.root)))
+    root, flat = str(found.root), []
     if found.flat and all(key.entry.folder != found.root for key in found.keys):
-        out.print(text("cache.flat_hint", path=str(found.root)))
+        flat = [text("cache.flat_hint", path=root)]
+    if not found.keys:
+        serve = next_line("gaudi-launch serve MODEL")
+        ShortPage([text("cache.none", path=root), serve], tail=flat).show(complete=True)
+        return
+    columns = _COLUMNS if complete else _SHORT
+    shown = [_COLUMNS.index(name) for name in columns]
+    noted = []
+    for key in found.keys:
+        cells = _cells(key)
+        noted.append(NotedRow(tuple(cells[at] for at in shown), _remark(key)))
+    total = size_text(sum(key.entry.bytes for key in found.keys))
+    hits = sum(key.state == "hit" for key in found.keys)
+    page = ShortPage(
+        [
+            text("cache.answer", n=len(found.keys), path=root, size=total, hits=hits),
+            next_line(f"gaudi-launch cache show {found.keys[0].entry.key}"),
+        ],
+        [text(f"cache.column_{name}") for name in _COLUMNS if name in columns],
+        noted,
+        right=[at for at, name in enumerate(columns) if name in _NUMBERS],
+        tail=flat,
+    )
+    page.show(complete=complete)
 
 
 def _cells(key: CachedKey) -> tuple[str, ...]:
@@ -89,7 +112,7 @@ def _cells(key: CachedKey) -> tuple[str, ...]:
             parts.dtype,
             str(ledger.buckets.graphs),
         )
-        age = _age(ledger.last_used)
+        age = duration(time.time() - ledger.last_used)
     return (
         entry.key,
         *known,
@@ -97,7 +120,6 @@ def _cells(key: CachedKey) -> tuple[str, ...]:
         size_text(entry.bytes),
         age,
         text(f"cache.state_{key.state}"),
-        _remark(key),
     )
 
 
@@ -109,14 +131,6 @@ def _remark(key: CachedKey) -> str:
     if not key.entry.in_use:
         return ""
     return text("cache.word_in_use")
-
-
-def _age(then: float) -> str:
-    seconds = max(0.0, time.time() - then)
-    for unit, length in _AGES:
-        if seconds >= length:
-            return f"{seconds / length:.0f} {unit}"
-    return f"{seconds:.0f} s"
 
 
 def show_key(entry: CacheEntry, ledger: Ledger, as_json: bool) -> None:

@@ -17,6 +17,7 @@ import typer
 
 from gaudi_launch.cli.command_app import JSON, CommandApp
 from gaudi_launch.cli.console import emit_json, known
+from gaudi_launch.cli.shared_options import MACHINE
 from gaudi_launch.cli.streams import is_utf
 from gaudi_launch.core.base import paths
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
@@ -32,19 +33,13 @@ if TYPE_CHECKING:
 
 app = CommandApp(
     help="Show the cards and their users; 'devices pick -n 4' selects some.\n\nJ/token and kWh are "
-    "those of the service that uses the card, with all its cards, since midnight.",
+    "those of the service that uses the card, with all its cards, since midnight.\n\nSimulated "
+    "machines: hls2, gaudi2e-8, gaudi2e-4, gaudi3-oam, gaudi3-pcie; variants after '+': "
+    "busy=MODULES, failed=MODULES, no-driver, no-hl-smi, no-sysfs, no-smt, bad-tuning, container, "
+    "amd, hot=MODULES, pending-rows=MODULES, capped=MODULES, link-down=MODULES, lost=MODULES, "
+    "old-fit (simulated:hls2+busy=3,5,7).",
 )
 
-_MACHINE = typer.Option(
-    None,
-    "--machine",
-    metavar="FILE|simulated:NAME",
-    help="A snapshot file or a simulated machine instead of this one. Names: hls2, gaudi2e-8, "
-    "gaudi2e-4, gaudi3-oam, gaudi3-pcie; variants after '+': busy=MODULES, failed=MODULES, "
-    "no-driver, no-hl-smi, no-sysfs, no-smt, bad-tuning, container, amd, hot=MODULES, "
-    "pending-rows=MODULES, capped=MODULES, link-down=MODULES, lost=MODULES, old-fit "
-    "(simulated:hls2+busy=3,5,7).",
-)
 _TREE = typer.Option(
     None,
     "--tree",
@@ -59,7 +54,7 @@ _TREE = typer.Option(
 @app.callback(invoke_without_command=True)
 def devices(
     ctx: typer.Context,
-    machine: str | None = _MACHINE,
+    machine: str | None = MACHINE,
     everything: bool = typer.Option(
         False, "--all", help="Also PCI address, NUMA, CPUs and energy of each card."
     ),
@@ -101,7 +96,7 @@ def pick(
     modules: str | None = typer.Option(
         None, "-m", "--modules", metavar="0,1,..", help="Module IDs to use."
     ),
-    machine: str | None = _MACHINE,
+    machine: str | None = MACHINE,
     as_json: bool = JSON,
     form: str = typer.Option(
         "text",
@@ -149,7 +144,7 @@ def power(
         False, "--dry-run", help="With --limit: print the commands, change nothing."
     ),
     yes: bool = typer.Option(False, "-y", "--yes", help="Change the limits without confirmation."),
-    machine: str | None = _MACHINE,
+    machine: str | None = MACHINE,
     as_json: bool = JSON,
 ) -> None:
     """Set the power limit of cards, or restore it.
@@ -209,7 +204,7 @@ def _finish(outcomes: Sequence[CapOutcome], as_json: bool) -> None:
 def snapshot(
     ctx: typer.Context,
     file: str = typer.Argument("", metavar="FILE", help="File for the JSON; '-' is stdout."),
-    machine: str | None = _MACHINE,
+    machine: str | None = MACHINE,
     tree: Path | None = _TREE,
     force: bool = typer.Option(False, "--force", help="Replace FILE if it exists."),
 ) -> None:

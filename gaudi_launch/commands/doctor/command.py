@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from gaudi_launch.cli.command_app import JSON, CommandApp
+from gaudi_launch.cli.shared_options import MACHINE
 from gaudi_launch.cli.table import listed
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 
@@ -27,12 +28,7 @@ _BUNDLE = typer.Option(
 
 @app.command()
 def doctor(
-    machine: str | None = typer.Option(
-        None,
-        "--machine",
-        metavar="FILE|simulated:NAME",
-        help="Check a snapshot or a simulated machine.",
-    ),
+    machine: str | None = MACHINE,
     only: str = typer.Option(
         "", "--only", metavar="ID,..", help="Only these checks or areas (see --list)."
     ),

@@ -52,7 +52,7 @@ def search(term: str) -> Found:
         each
         for named in every_question().values()
         for each in named
-        if wanted in text(each.id).lower()
+        if any(wanted in text(each.id, language).lower() for language in (None, "en"))
     ]
     by_name = {page.name: page for page in pages() if page.name not in _LISTS}
     counts = {

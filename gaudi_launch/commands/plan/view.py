@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gaudi_launch.cli.console import LABEL_WIDTH, can_show, console, labelled
-from gaudi_launch.cli.short_page import SCREEN, next_line
+from gaudi_launch.cli.short_page import ShortPage, command_line, first_sentence, next_line
 from gaudi_launch.cli.views.estimate import summary
 from gaudi_launch.cli.views.memory_bar import PARTS, bar, legend
 from gaudi_launch.core.base.durations import span
-from gaudi_launch.core.base.messages import Message, text
+from gaudi_launch.core.base.messages import text
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from gaudi_launch.core.launch.todo import CheckedPlan
     from gaudi_launch.core.planning.plan import Plan
 
-# of a terminal, for the command itself and the prompts before and after it
-_OTHER_LINES = 3
 # short forms of the sentences of buckets/warmup_time.py
 _EVIDENCE = {
     "warmup.basis_published": "plan.start_published",
@@ -45,33 +43,16 @@ class _Verdict:
 
 def show(checked: CheckedPlan, speed: SpeedEstimate | None, serve_command: Sequence[str]) -> None:
     """Print the first screen; ``serve_command`` is what would start this plan."""
-    from rich.console import Group
     from rich.text import Text
 
-    out = console()
     verdict = _verdict(checked)
     head = [Text(verdict.sentence, style=verdict.style)]
     command = _next(checked, serve_command)
     if command:
         head.append(next_line(shlex.join(command)))
-    head += [Text(), *_facts(checked, speed, out)]
-    end = _end(checked)
-    taken = _height(Group(*head, *end), out)
-    for line in (*head, *_warnings(checked, out, _lines_of(out) - taken), *end):
-        # commands are to be copied: never broken by us
-        copied = line.no_wrap or line.plain.lstrip().startswith("$ ")
-        out.print(line, soft_wrap=copied or None)
-
-
-def _lines_of(out: Console) -> int:
-    """Return how many lines fit, at least those of the smallest usual terminal."""
-    if not out.is_terminal:
-        return SCREEN
-    return max(SCREEN, out.height - _OTHER_LINES)
-
-
-def _height(part: object, out: Console) -> int:
-    return len(out.render_lines(part, pad=False))  # type: ignore[arg-type]
+    facts = _facts(checked, speed, console())
+    page = ShortPage([*head, "", *facts], tail=_end(checked), warnings=_warnings(checked))
+    page.show(complete=False)
 
 
 def _verdict(checked: CheckedPlan) -> _Verdict:
@@ -125,10 +106,10 @@ def _facts(checked: CheckedPlan, speed: SpeedEstimate | None, out: Console) -> l
         row("plan.word_speed", summary(speed))
     for number, each in enumerate(checked.todo):
         # without a command the sentences say what to do
-        what = _first_sentence(each.what) if each.command else each.what.render()
+        what = str(first_sentence(each.what.render())) if each.command else each.what.render()
         row(None if number else "plan.word_todo", what)
         if each.line:
-            lines.append(Text(f"{' ' * LABEL_WIDTH} {each.line}"))
+            lines.append(command_line(f"{' ' * LABEL_WIDTH} {each.line}"))
     return lines
 
 
@@ -175,33 +156,8 @@ def _start_time(made: Plan) -> str:
     )
 
 
-def _warnings(checked: CheckedPlan, out: Console, room: int) -> list[Text]:
-    """Return the warnings, or their first sentences if ``room`` lines do not suffice."""
-    from rich.text import Text
-
-    found = _by_weight(checked)
-    complete = [_warning(each.render(), style) for each, style in found]
-    if not complete or sum(_height(line, out) for line in complete) <= room:
-        return complete
-    short = [_warning(_first_sentence(each), style) for each, style in found]
-    shown: list[Text] = []
-    # one line is for what is left out
-    left = room - 1
-    for line in short:
-        left -= _height(line, out)
-        if left < 0:
-            break
-        shown.append(line)
-    omitted = len(found) - len(shown)
-    id = "plan.warnings_short"
-    if omitted:
-        id = "plan.warnings_more" if shown else "plan.warnings_only"
-    shown.append(Text(text(id, count=omitted), style="dim"))
-    return shown
-
-
-def _by_weight(checked: CheckedPlan) -> list[tuple[Message, str]]:
-    """Return the warnings with styles: failed checks, memory, then the others."""
+def _warnings(checked: CheckedPlan) -> list[Text]:
+    """Return the warnings: failed checks, memory, then the others."""
     failed = [finding.message for finding in checked.failed]
     others = [each for each in checked.plan.warnings if each not in failed]
     others.sort(key=lambda each: not each.id.startswith("fit."))
@@ -210,7 +166,10 @@ def _by_weight(checked: CheckedPlan) -> list[tuple[Message, str]]:
         failed = []
     refusal = checked.refusal
     others = [each for each in others if refusal is None or each != refusal.text]
-    return [*((each, "bold red") for each in failed), *((each, "yellow") for each in others)]
+    return [
+        *(_warning(each.render(), "bold red") for each in failed),
+        *(_warning(each.render(), "yellow") for each in others),
+    ]
 
 
 def _warning(sentence: str, style: str) -> Text:
@@ -219,16 +178,6 @@ def _warning(sentence: str, style: str) -> Text:
     found = Text(text("plan.warning", what=sentence))
     found.stylize(style, 0, len(text("plan.word_warning")))
     return found
-
-
-def _first_sentence(warning: Message) -> str:
-    """Return a warning up to the end of its first sentence."""
-    sentence = warning.render()
-    for mark in ("。", ". "):
-        head, found, _ = sentence.partition(mark)
-        if found:
-            return head + found.strip()
-    return sentence
 
 
 def _next(checked: CheckedPlan, serve_command: Sequence[str]) -> Sequence[str] | None:
@@ -243,10 +192,8 @@ def _next(checked: CheckedPlan, serve_command: Sequence[str]) -> Sequence[str] |
     return next(filter(None, left), None)
 
 
-def _end(checked: CheckedPlan) -> list[Text]:
+def _end(checked: CheckedPlan) -> list[str]:
     """Return which machine was planned for, and what --all shows."""
-    from rich.text import Text
-
     made, host = checked.plan, checked.prepared.host
     lines = []
     if host.origin != "live":
@@ -254,4 +201,4 @@ def _end(checked: CheckedPlan) -> list[Text]:
     if made.reference_differences:
         lines.append(text("reference.count", count=len(made.reference_differences)))
     lines.append(text("plan.more", count=len(made.settings)))
-    return [Text(line) for line in lines]
+    return lines

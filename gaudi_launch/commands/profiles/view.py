@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from gaudi_launch.cli.console import console, emit_json, table
+from gaudi_launch.cli.console import emit_json
+from gaudi_launch.cli.short_page import NotedRow, ShortPage, next_line
 from gaudi_launch.core.base.messages import text
 
 if TYPE_CHECKING:
@@ -15,24 +16,35 @@ if TYPE_CHECKING:
 _COLUMNS = ("name", "parameters", "cards", "dtype", "context", "from")
 
 
-def show_list(found: Sequence[Profile], as_json: bool) -> None:
-    """Print one row for each profile."""
+def show_list(found: Sequence[Profile], as_json: bool, *, complete: bool = False) -> None:
+    """Print how many there are, and one row for each, the user's first."""
     if as_json:
         emit_json({"schema": 1, "profiles": [_short(profile) for profile in found]})
         return
     rows = [
-        (
-            profile.name,
-            f"{profile.facts['parameters'] / 1e9:.1f}e9",
-            str(profile.cards),
-            profile.dtype,
-            str(profile.facts["max_position_embeddings"]),
-            text("profiles.own" if profile.own else "profiles.shipped"),
+        NotedRow(
+            (
+                profile.name,
+                f"{profile.facts['parameters'] / 1e9:,.1f}e9",
+                str(profile.cards),
+                profile.dtype,
+                f"{profile.facts['max_position_embeddings']:,}",
+                text("profiles.own" if profile.own else "profiles.shipped"),
+            )
         )
-        for profile in found
+        for profile in sorted(found, key=lambda each: not each.own)
     ]
-    columns = [text(f"profiles.column_{name}") for name in _COLUMNS]
-    console().print(table(text("profiles.title"), columns, rows, right=(1, 2, 4)))
+    count, own = len(found), sum(profile.own for profile in found)
+    page = ShortPage(
+        [
+            text("profiles.answer", count=count, own=own),
+            next_line(f"gaudi-launch profiles show {rows[0].cells[0]}"),
+        ],
+        [text(f"profiles.column_{name}") for name in _COLUMNS],
+        rows,
+        right=(1, 2, 4),
+    )
+    page.show(complete=complete)
 
 
 def show_file(profile: Profile, as_json: bool) -> None:

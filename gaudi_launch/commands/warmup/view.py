@@ -188,8 +188,9 @@ def show(
     )
     # what is wrong with the name of the model is never left out
     shown = [each for each in case.assumptions if complete or each.id.startswith(_OF_NAME)]
-    tail = [text("warmup.assumed", what=each.render()) for each in shown]
-    tail += [*(note.render() for note in result.notes), basis]
+    warnings = [text("warmup.assumed", what=each.render()) for each in shown]
+    warnings += [note.render() for note in result.notes]
+    tail = [basis]
     if plot is not None:
         tail.append(text("plot.drawn", path=str(plot)))
     if not complete:
@@ -200,6 +201,8 @@ def show(
         [NotedRow(tuple(each)) for each in rows],
         right=range(1, len(columns)),
         tail=tail,
+        warnings=warnings,
+        left_out="page.notes",
     )
     page.show(complete=complete)
     if complete:

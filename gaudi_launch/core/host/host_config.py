@@ -21,7 +21,7 @@ from gaudi_launch.core.base.background import in_background
 from gaudi_launch.core.host import config_files as settings
 from gaudi_launch.core.host.cpus import parse_cpus
 from gaudi_launch.core.host.files import Files, FolderFiles, content, first_line, whole_number
-from gaudi_launch.core.host.machine import SIMULATED, load_document
+from gaudi_launch.core.host.machine import SIMULATED, load_document, named
 from gaudi_launch.core.host.simulated import build
 from gaudi_launch.core.host.snapshot import config_of, read_part
 from gaudi_launch.core.host.sysfs import mib_of, read_meminfo
@@ -142,6 +142,7 @@ def load_config(machine: str | None = None) -> HostConfig:
     """
     if machine is None:
         return read_live(paths.machine_root())
+    machine = named(machine)
     if machine.startswith(SIMULATED):
         made = build(machine.removeprefix(SIMULATED))
         return read_config(made.view, LiveAnswers(space=lambda path: (2 << 20, True)))

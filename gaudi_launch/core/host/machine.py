@@ -14,7 +14,7 @@ from gaudi_launch.core.base.reader import parse_json
 from gaudi_launch.core.host import simulated
 from gaudi_launch.core.host.hardware import Host
 from gaudi_launch.core.host.read import read_host
-from gaudi_launch.core.host.simulated import NAMES
+from gaudi_launch.core.host.simulated import NAMES, PRODUCTS
 from gaudi_launch.core.host.snapshot import from_json
 
 SIMULATED = "simulated:"
@@ -24,17 +24,26 @@ def load(machine: str | None = None) -> Host:
     """Return the Host of ``--machine``.
 
     None reads the live machine under GAUDI_LAUNCH_ROOT, ``simulated:NAME`` creates one (see
-    `simulated`), anything else is a snapshot file. Raises LaunchError (USAGE) for an unknown name,
-    an unreadable file or a document that is not a snapshot.
+    `simulated`), a product is an idle server of it, anything else is a snapshot file. Raises
+    LaunchError (USAGE) for an unknown name, an unreadable file or a document that is not a
+    snapshot.
     """
     if machine is None:
         check_root(None)
         return read_host(paths.machine_root())
+    machine = named(machine)
     if machine.startswith(SIMULATED):
         return simulated.make(machine.removeprefix(SIMULATED))
     from dataclasses import replace
 
     return replace(from_json(load_document(machine)), origin=f"snapshot {machine}")
+
+
+def named(machine: str) -> str:
+    """Return the simulated server of a product; other names and files unchanged."""
+    if Path(machine).exists():
+        return machine
+    return simulated.server_of(machine.lower()) or machine
 
 
 def check_root(machine: str | None) -> None:
@@ -53,7 +62,7 @@ def load_document(path: str) -> dict[str, Any]:
         text = Path(path).read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        known = ", ".join(f"{SIMULATED}{name}" for name in NAMES)
+        known = ", ".join([*PRODUCTS, *(f"{SIMULATED}{name}" for name in NAMES)])
         raise LaunchError(
             "host.snapshot_file", ExitCode.USAGE, path=path, reason=reason, known=known
         ) from None

@@ -126,6 +126,9 @@ class Machine:
         return HlSmiOutput(text, problem)
 
 
+PRODUCTS = tuple(dict.fromkeys(box.product for box in BOXES.values()))
+
+
 @lru_cache(maxsize=16)
 def make(name: str) -> Host:
     """Return the Host of a simulated machine, read once.

@@ -11,9 +11,9 @@ from gaudi_launch.core.base.messages import Message, message
 from gaudi_launch.core.engines.upstream_tasks import CHAT, task_of
 from gaudi_launch.core.host.accelerators import Accelerator, accelerators, identify, product_of
 from gaudi_launch.core.host.hardware import Host
+from gaudi_launch.core.host.machine import named
 from gaudi_launch.core.host.simulated import server_of
 from gaudi_launch.core.launch.machine import load
-from gaudi_launch.core.launch.saved_plan import own_part
 from gaudi_launch.core.models.model import Model
 from gaudi_launch.core.models.sizing import WEIGHT_BYTES
 from gaudi_launch.core.planning.engine import Engine
@@ -37,43 +37,32 @@ class ForecastCase:
     notes: tuple[Message, ...] = ()
 
 
-def read_case(options: LaunchOptions, accelerator: str) -> ForecastCase:
+def read_case(options: LaunchOptions) -> ForecastCase:
     """Return the case of these options, for every predicted speed.
 
-    The machine is a full server of ``accelerator`` where that is named, or where this machine has
-    no card. Raises LaunchError, (MODEL) for a model of unknown sizes or without generated text.
+    Without a machine and a card the machine is a full server of the usual product. Raises
+    LaunchError, (MODEL) for a model of unknown sizes or without generated text.
     """
-    if accelerator and own_part(options).machine:
-        raise LaunchError("recommend.one_machine", ExitCode.USAGE)
     machine, notes = options.machine, _NO_NOTES
-    if accelerator:
-        machine, notes = _server(accelerator)
     host = load(machine)
     if not host.cards and not machine:
-        machine, notes = _server("")
-        host = load(machine)
+        product = accelerators()[own_accelerator()]
+        machine = server_of(product.id)
+        assert machine is not None, "the usual product has a server"
+        note = message("recommend.assumed_machine", product=product.title, cards=product.cards)
+        host, notes = load(machine), (note,)
     model = sized_model(options.model or "")
     if task_of(model) != CHAT:
         raise LaunchError("capacity.pooling", ExitCode.MODEL, model=model.path)
-    return ForecastCase(model, machine, host, notes)
+    return ForecastCase(model, machine and named(machine), host, notes)
 
 
-def _server(accelerator: str) -> tuple[str, tuple[Message, ...]]:
-    """Return a full server of a product, and the note if none was named.
+def is_product(machine: str | None) -> bool:
+    """Return whether ``--machine`` names a product.
 
-    Raises LaunchError (USAGE).
+    There may be several servers of it.
     """
-    product = find_product(accelerator)
-    if product is None:
-        known = ", ".join(accelerators())
-        raise LaunchError("fit.accelerator", ExitCode.USAGE, found=accelerator, known=known)
-    server = server_of(product.id)
-    if server is None:
-        raise LaunchError("recommend.no_server", ExitCode.USAGE, found=product.id)
-    if accelerator:
-        return server, ()
-    note = message("recommend.assumed_machine", product=product.title, cards=product.cards)
-    return server, (note,)
+    return machine is not None and named(machine) != machine
 
 
 def sized_model(path: str) -> Model:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+from gaudi_launch.core.launch import waiting
 from gaudi_launch.core.services.process.supervise import Watcher
 
 if TYPE_CHECKING:
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from gaudi_launch.core.planning.plan import Plan
     from gaudi_launch.core.services.log.follow import LaunchProgress
     from gaudi_launch.core.services.probe import Readiness
+    from gaudi_launch.core.services.state.registry import ServiceRecord
 
 
 class LaunchDisplay(Watcher, Protocol):
@@ -44,6 +46,9 @@ class Reporter(Protocol):
     def screen(self, plan: Plan, log: Path, *, quiet: bool) -> LaunchDisplay:
         """Return the display for the launch of this plan's engine."""
 
+    def until_ready(self, name: str) -> ServiceRecord:
+        """Return a service when it answers, and show its launch. Raises LaunchError."""
+
 
 class Silent:
     """A reporter and a screen that show nothing."""
@@ -62,6 +67,9 @@ class Silent:
 
     def screen(self, plan: Plan, log: Path, *, quiet: bool) -> LaunchDisplay:
         return self
+
+    def until_ready(self, name: str) -> ServiceRecord:
+        return waiting.until_ready(name)
 
     def begin(self) -> None:
         pass

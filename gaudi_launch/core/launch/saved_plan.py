@@ -25,7 +25,7 @@ from gaudi_launch.core.base.redact import redact_arguments, redact_document
 from gaudi_launch.core.base.version import VERSION
 from gaudi_launch.core.engines.registry import entry
 from gaudi_launch.core.host.accelerators import product_of
-from gaudi_launch.core.host.machine import SIMULATED
+from gaudi_launch.core.host.machine import SIMULATED, named
 from gaudi_launch.core.launch.machine import load
 from gaudi_launch.core.planning.engine_args import engine_args
 from gaudi_launch.core.planning.launch_options import LaunchOptions
@@ -234,9 +234,10 @@ def _machine_of(options: LaunchOptions) -> dict[str, str]:
     """Return the entry of the machine; none for this machine."""
     if not options.machine:
         return {}
-    if options.machine.startswith(SIMULATED):
-        return {"machine": options.machine}
-    return {"machine": str(Path(options.machine).expanduser().absolute())}
+    machine = named(options.machine)
+    if machine.startswith(SIMULATED):
+        return {"machine": machine}
+    return {"machine": str(Path(machine).expanduser().absolute())}
 
 
 def check_path(path: Path) -> None:

@@ -97,7 +97,7 @@ class LaunchOptions(OptionRecord):
     )
     machine: str | None = value(
         "--machine",
-        help="Plan for a snapshot file or simulated:NAME.",
+        help="Another machine: a snapshot file, simulated:NAME, or an idle server of gaudi2...",
         panel=_CARDS,
         metavar="MACHINE",
     )

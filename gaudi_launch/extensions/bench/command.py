@@ -9,6 +9,7 @@ import typer
 
 from gaudi_launch.cli.command_app import OUTPUT_JSON, CommandApp
 from gaudi_launch.cli.record_options import RecordCommand, record
+from gaudi_launch.cli.shared_options import ALL
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.predict.learned import read_learned
 from gaudi_launch.extensions.bench import case as use_case
@@ -49,6 +50,7 @@ def bench(
         help="With compare: draw both runs to this file.",
         rich_help_panel=_SHOW,
     ),
+    everything: bool = ALL,
     as_json: bool = OUTPUT_JSON,
 ) -> None:
     """Measure a server: TTFT, TPOT and tokens per second, with percentiles.
@@ -84,7 +86,7 @@ def bench(
             view.show_learning(bench_learn.learn(files, service), as_json)
             return
     elif words and words[0] == "compare" and len(words) > 1:
-        view.show_comparison(*use_case.comparison(words[1:], plot), as_json)
+        view.show_comparison(*use_case.comparison(words[1:], plot), as_json, complete=everything)
         return
     if plot is not None:
         raise LaunchError("measure.plot_compare", ExitCode.USAGE)
@@ -98,7 +100,7 @@ def bench(
     report = use_case.kept(case, outcome)
     if learn:
         report = with_learned(report)
-    view.show_report(report, as_json)
+    view.show_report(report, as_json, complete=everything)
     raise typer.Exit(int(outcome.exit_code))
 
 

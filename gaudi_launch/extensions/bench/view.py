@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import shlex
 import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gaudi_launch.cli.console import console, emit_json, say, table
 from gaudi_launch.cli.progress import ProgressDisplay, ProgressState
+from gaudi_launch.cli.short_page import NotedRow, ShortPage, next_line
 from gaudi_launch.cli.streams import shows
 from gaudi_launch.cli.views.run_record import run_line
 from gaudi_launch.cli.work_progress import work_columns
@@ -18,6 +20,8 @@ from gaudi_launch.core.base.messages import text
 from gaudi_launch.extensions.bench.statistics import TIMES, errors
 
 if TYPE_CHECKING:
+    from rich.text import Text
+
     from gaudi_launch.core.base.messages import Message
     from gaudi_launch.core.launch.prediction import SpeedEstimate
     from gaudi_launch.core.predict.learned import LearnedConstants
@@ -68,19 +72,17 @@ class Watching:
         self._display.show(ProgressState(line, state.done, state.total, words))
 
 
-def show_report(report: BenchReport, as_json: bool) -> None:
+def show_report(report: BenchReport, as_json: bool, *, complete: bool = False) -> None:
     """Print a run's figures; a disk that filled up costs the file, not the figures."""
     if report.problem is not None:
         with contextlib.redirect_stdout(sys.stderr if as_json else sys.stdout):
             show(report.run, None, False)
         raise report.problem
-    show(report.run, report.path, as_json, report.predicted, report.learned)
+    show(report.run, report.path, as_json, report.predicted, report.learned, complete=complete)
 
 
 def show_benchmarker(argv: Sequence[str], as_json: bool) -> None:
     """Print the docker command of inference-benchmarker."""
-    import shlex
-
     from gaudi_launch.core.services.endpoint import api_key
 
     if as_json:
@@ -97,10 +99,12 @@ def show(
     as_json: bool,
     predicted: SpeedEstimate | None = None,
     learned: LearnOutcome | None = None,
+    *,
+    complete: bool = False,
 ) -> None:
     """Print a run's figures with the predicted ones, and what was learned from it.
 
-    As JSON all but its single requests.
+    As JSON all but its single requests. ``complete``: with the plots.
     """
     from gaudi_launch.cli.views.estimate import speed_json, summary
 
@@ -114,25 +118,32 @@ def show(
             speed["learned"] = learned.to_json()
         emit_json({**run.to_json(), "errors": listed, "file": str(path), **speed})
         return
-    out = console()
-
-    out.print(_headline(run))
-    out.print(_figures(run))
-    out.print(_rates(run))
+    tail, plots = [_headline(run)], _plot_lines(run)
+    if plots and not complete:
+        tail.append(text("measure.more"))
     if predicted is not None:
-        out.print(text("estimate.predicted", what=summary(predicted)))
-    for note in _notes(run):
-        out.print(note)
-    for what, count, detail in failures[:5]:
-        out.print("  " + text("measure.error_line", count=count, what=what, detail=detail))
-    from gaudi_launch.extensions.bench.plot import terminal
-
-    titles = (text("measure.plot_spread"), text("measure.plot_course"))
-    lines = terminal(run.samples, titles, ascii=not shows(sys.stdout, "█"))
-    for line in ["", *lines, ""] if lines else []:
-        out.print(line)
+        tail.append(text("estimate.predicted", what=summary(predicted)))
     if path is not None:
-        out.print(text("measure.kept", path=path))
+        tail.append(text("measure.kept", path=path))
+    notes = _notes(run)
+    for what, count, detail in failures[:5]:
+        notes.append(text("measure.error_line", count=count, what=what, detail=detail))
+    columns, rows = _figures(run)
+    head: list[str | Text] = [_rates(run)]
+    if path is not None:
+        head.append(next_line(shlex.join(["gaudi-launch", "bench", "compare", str(path), "AFTER"])))
+    page = ShortPage(
+        head,
+        columns,
+        rows,
+        right=range(1, 7),
+        tail=tail,
+        warnings=notes,
+        left_out="page.notes",
+    )
+    page.show(complete=complete)
+    for line in plots if complete else []:
+        console().print(line)
     if learned is not None:
         show_learning(learned, False)
 
@@ -202,15 +213,15 @@ def _source(source: str) -> str:
     return text("measure.source_made_up", input=words[0], output=words[1], seed=words[2])
 
 
-def _figures(run: BenchRun) -> Any:
+def _figures(run: BenchRun) -> tuple[list[str], list[NotedRow]]:
     rows = []
     for name in TIMES:
         spread = run.summary.get(name)
         if spread:
             cells = [milliseconds(spread[part]) if part in spread else "-" for part in _PARTS]
-            rows.append((text(f"measure.name_{name}"), *cells))
+            rows.append(NotedRow((text(f"measure.name_{name}"), *cells)))
     columns = [text("measure.column_ms"), text("measure.part_mean"), "p50", "p90", "p95", "p99"]
-    return table("", [*columns, text("measure.part_max")], rows, right=range(1, 7))
+    return [*columns, text("measure.part_max")], rows
 
 
 def milliseconds(seconds: float) -> str:
@@ -270,8 +281,18 @@ def _notes(run: BenchRun) -> list[str]:
     return notes
 
 
-def show_comparison(before: BenchRun, after: BenchRun, as_json: bool) -> None:
-    """Print every figure of both runs, with its difference and a verdict."""
+def _plot_lines(run: BenchRun) -> list[str]:
+    from gaudi_launch.extensions.bench.plot import terminal
+
+    titles = (text("measure.plot_spread"), text("measure.plot_course"))
+    lines = terminal(run.samples, titles, ascii=not shows(sys.stdout, "█"))
+    return ["", *lines, ""] if lines else []
+
+
+def show_comparison(
+    before: BenchRun, after: BenchRun, as_json: bool, *, complete: bool = False
+) -> None:
+    """Print the figures of both runs, means first, with difference and verdict."""
     from gaudi_launch.extensions.bench.compare import compare, doubts
 
     rows, remarks = compare(before, after), doubts(before, after)
@@ -286,13 +307,8 @@ def show_comparison(before: BenchRun, after: BenchRun, as_json: bool) -> None:
             }
         )
         return
-    out = console()
-    if rows:
-        out.print(_answer(rows))
-    for remark in remarks:
-        out.print(remark.render())
     lines = []
-    for row in rows:
+    for row in sorted(rows, key=lambda each: each.part not in ("", "mean")):
         timed = bool(row.part)
         part = text("measure.part_mean") if row.part == "mean" else row.part
         name = f"{text(f'measure.name_{row.name}')} {part}".rstrip()
@@ -303,11 +319,20 @@ def show_comparison(before: BenchRun, after: BenchRun, as_json: bool) -> None:
         if row.difference > 0:
             shown[2] = "+" + shown[2]
         percent = f"{row.percent:+.1f} %" if row.percent is not None else "-"
-        lines.append((name, *shown, percent, text(f"measure.verdict_{row.verdict}")))
+        cells = (name, *shown, percent, text(f"measure.verdict_{row.verdict}"))
+        lines.append(NotedRow(cells))
     ids = ("figure", "before", "after", "difference", "percent", "verdict")
     columns = [text(f"measure.column_{id}") for id in ids]
-    out.print(table("", columns, lines, right=(1, 2, 3, 4)))
-    out.print(text("measure.compare_basis"))
+    page = ShortPage(
+        [_answer(rows)] if rows else [],
+        columns,
+        lines,
+        right=(1, 2, 3, 4),
+        tail=[text("measure.compare_basis")],
+        warnings=[remark.render() for remark in remarks],
+        left_out="page.notes",
+    )
+    page.show(complete=complete)
 
 
 def _answer(rows: Sequence[ComparedFigure]) -> str:

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 
 from gaudi_launch.cli.command_app import JSON, CommandApp
-from gaudi_launch.cli.console import console, emit_json
+from gaudi_launch.cli.console import emit_json
 from gaudi_launch.cli.record_options import ModelCommand
+from gaudi_launch.cli.short_page import ShortPage, next_line
 from gaudi_launch.cli.terminal import Terminal
 from gaudi_launch.core.base.messages import text
 from gaudi_launch.core.launch import model_setup
 from gaudi_launch.extensions.fp8 import case as use_case
 from gaudi_launch.extensions.fp8.case import DATASET
+
+if TYPE_CHECKING:
+    from rich.text import Text
 
 app = CommandApp(
     no_args_is_help=True, help="Convert an fp8 checkpoint for Gaudi2; calibrate a model."
@@ -35,13 +41,15 @@ def convert(
         document = {"out": str(out), "written": list(did.written), "kept": list(did.kept)}
         emit_json({"schema": 1, **document, "copied_projections": notes})
         return
-    lines = [text("fp8.done", written=len(did.written), kept=len(did.kept), out=out)]
+    lines: list[str | Text] = [
+        text("fp8.done", written=len(did.written), kept=len(did.kept), out=out),
+        next_line(f"gaudi-launch serve {shlex.quote(str(out))}"),
+    ]
     if did.copied_projections:
         lines.append(
             text("fp8.note", count=len(did.copied_projections), example=did.copied_projections[0])
         )
-    for line in [*lines, text("fp8.gaudi3")]:
-        console().print(line)
+    ShortPage([*lines, text("fp8.gaudi3")]).show(complete=True)
 
 
 @app.command(cls=ModelCommand)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING, Any
 
 from gaudi_launch.cli.progress import ProgressDisplay, ProgressState
+from gaudi_launch.cli.short_page import ShortPage, next_line
 from gaudi_launch.cli.terminal import Terminal
 from gaudi_launch.core.base.messages import text
 
@@ -50,4 +52,6 @@ def to_json(result: CalibrationResult) -> dict[str, Any]:
 def show(result: CalibrationResult, model: str) -> None:
     """Print where the measurements are and how serve uses them."""
     path, cards = result.quant.path, result.request.cards
-    print(text("calibrate.whole", path=path, model=model, cards=cards, how=result.serve_with))
+    serve = f"gaudi-launch serve {shlex.quote(model)} -n {cards} {result.serve_with}"
+    head = [text("calibrate.done", path=path), next_line(serve)]
+    ShortPage(head, tail=[text("calibrate.then")]).show(complete=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import typer
 
 from gaudi_launch.cli.command_app import JSON, CommandApp
-from gaudi_launch.cli.shared_options import PLANNED_MACHINE
+from gaudi_launch.cli.shared_options import MACHINE
 
 app = CommandApp()
 
@@ -26,7 +26,7 @@ def migrate(
     engine: str | None = typer.Option(
         None, "--engine", help="Engine of the new command (default: the old one's)."
     ),
-    machine: str | None = PLANNED_MACHINE,
+    machine: str | None = MACHINE,
     everything: bool = typer.Option(False, "--all", help="Every difference, note and warning."),
     as_json: bool = JSON,
 ) -> None:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gaudi_launch.cli.console import console, emit_json, sentences, size_text, table
+from gaudi_launch.cli.console import emit_json, size_text
+from gaudi_launch.cli.short_page import NotedRow, ShortPage, next_line
 from gaudi_launch.core.base.messages import text
 
 if TYPE_CHECKING:
+    from rich.text import Text
+
     from gaudi_launch.extensions.offline.case import InstalledPack
     from gaudi_launch.extensions.offline.pack_manifest import Manifest
 
@@ -39,8 +43,9 @@ def show_packed(path: Path, manifest: Manifest, as_json: bool) -> None:
         emit_json(_document(path, manifest))
         return
     count, size = len(manifest.files), size_text(manifest.size)
-    print(text("offline.packed", path=str(path), count=count, size=size))
-    print(text("offline.next", path=str(path)))
+    head = [text("offline.packed", path=str(path), count=count, size=size)]
+    install = next_line(f"gaudi-launch offline install {shlex.quote(path.name)}")
+    ShortPage([*head, install, text("offline.copy", path=str(path))]).show(complete=True)
 
 
 def show_pack(path: Path, manifest: Manifest, as_json: bool) -> None:
@@ -49,21 +54,27 @@ def show_pack(path: Path, manifest: Manifest, as_json: bool) -> None:
         files = [asdict(file) for file in manifest.files]
         emit_json({**_document(path, manifest), "files": files})
         return
-    out = console()
-    target = manifest.target
-    print(text("offline.of", engine=manifest.engine.name, version=manifest.engine.version))
-    print(text("offline.of_model", model=manifest.model.repo or manifest.model.name))
-    machine = target.platform or target.machine
-    suited = text("offline.for", python=target.python, machine=machine)
-    made = text("offline.by", launcher=manifest.launcher, created=manifest.created)
-    print(sentences(suited, made))
+    target, engine = manifest.target, manifest.engine
+    answer = text(
+        "offline.of",
+        engine=f"{engine.name} {engine.version}",
+        model=manifest.model.repo or manifest.model.name,
+        python=target.python,
+        machine=target.platform or target.machine,
+    )
     rows = [
-        (name, text(f"offline.{_part(name)}"), str(count), size_text(size))
+        NotedRow((name, text(f"offline.{_part(name)}"), str(count), size_text(size)))
         for name, (count, size) in sorted(manifest.parts().items())
     ]
     names = ("folder", "content", "files", "size")
-    columns = [text(f"offline.column_{name}") for name in names]
-    out.print(table("", columns, rows, right=(2, 3)))
+    page = ShortPage(
+        [answer, next_line(f"gaudi-launch offline install {shlex.quote(str(path))}")],
+        [text(f"offline.column_{name}") for name in names],
+        rows,
+        right=(2, 3),
+        tail=[text("offline.by", launcher=manifest.launcher, created=manifest.created)],
+    )
+    page.show(complete=True)
 
 
 def _part(folder: str) -> str:
@@ -89,8 +100,12 @@ def show_installed(done: InstalledPack, as_json: bool) -> None:
             }
         )
         return
-    print(text("offline.installed", model=str(done.model), command=done.command))
+    lines: list[str | Text] = [
+        text("offline.installed", model=str(done.model)),
+        next_line(done.command),
+    ]
     if done.recipes:
-        print(text("offline.imported", count=len(done.recipes), keys=", ".join(done.recipes)))
-    for key, why in done.skipped:
-        print(text("offline.skipped", key=key, why=why))
+        keys = ", ".join(done.recipes)
+        lines.append(text("offline.imported", count=len(done.recipes), keys=keys))
+    lines += [text("offline.skipped", key=key, why=why) for key, why in done.skipped]
+    ShortPage(lines).show(complete=True)

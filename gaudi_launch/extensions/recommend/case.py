@@ -15,7 +15,7 @@ from gaudi_launch.core.base.redact import redact_document
 from gaudi_launch.core.engines import registry
 from gaudi_launch.core.host.accelerators import accelerator_of
 from gaudi_launch.core.launch.command_line import serve_command
-from gaudi_launch.core.launch.forecast_case import data_types, read_case, read_dtype
+from gaudi_launch.core.launch.forecast_case import data_types, is_product, read_case, read_dtype
 from gaudi_launch.core.launch.launch_request import to_request
 from gaudi_launch.core.launch.other_hosts import DEFAULT_NAME, request_of
 from gaudi_launch.core.launch.route import prepare
@@ -106,12 +106,6 @@ class RecommendOptions(TrafficOptions):
     max_start: str = text(
         "--max-start", help="Maximum warm-up time: 90s, 10m.", panel=_GOAL, metavar="TIME"
     )
-    accelerator: str = text(
-        "--accelerator",
-        help="gaudi2, gaudi3... (default: this machine's, else gaudi2).",
-        panel="Cards",
-        metavar="NAME",
-    )
     nodes: str = text("--nodes", help="Number of servers of this kind.", panel="Cards", metavar="N")
 
 
@@ -195,7 +189,7 @@ def read(
     options = replace(options, dtype=None if any_type else options.dtype)
     read_dtype(options.dtype or "")
     name, goal_targets = _goal_name(given), targets_of(given)
-    named = read_case(options, given.accelerator)
+    named = read_case(options)
     machine, host, model = named.machine, named.host, named.model
     notes = [*named.notes, *name_warning(name_or_path, model)]
     load = _load(options, given, model, notes)
@@ -663,7 +657,7 @@ def _pool(host: Host, options: LaunchOptions, given: RecommendOptions, goal: Goa
     if product is None:
         raise LaunchError("recommend.unknown_card", ExitCode.MACHINE, machine=host.origin)
     nodes = if_given(number, "--nodes", given.nodes, 1, _MOST_NODES)
-    if given.accelerator:
+    if is_product(options.machine):
         # as many servers as the load needs
         return CardPool(product, product.cards, nodes or (None if goal.demand else 1))
     free = host.free_modules

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from gaudi_launch.core.base.errors import LaunchError
 from gaudi_launch.core.base.messages import text
 from gaudi_launch.core.launch.report import Silent
+from gaudi_launch.core.services.state.registry import read
 from gaudi_launch.extensions.stack.gateway import running
 from gaudi_launch.extensions.stack.stack_plan import (
     LOCAL,
@@ -350,7 +351,6 @@ def _check_engine(service: StackService, *, no_doctor: bool) -> None:
 def _forget_dropped(before: StackRecord, final: StackRecord, old: Sequence[str]) -> None:
     """Remove what ended services left that the file names no more."""
     from gaudi_launch.core.launch.stop import end
-    from gaudi_launch.core.services.state.registry import read
 
     for name in before.services:
         if name in final.services or name in old:
@@ -365,12 +365,13 @@ def wait_for(names: Sequence[str], reporter: Reporter) -> None:
 
     Raises the error of the first that failed, when the others have answered or failed.
     """
-    from gaudi_launch.core.launch.waiting import until_ready
-
     failed: list[LaunchError] = []
     for name in names:
+        before = read(name)
+        if before is not None and before.phase != "ready":
+            reporter.say(text("stack.waits", name=name))
         try:
-            service = until_ready(name)
+            service = reporter.until_ready(name)
         except LaunchError as error:
             reporter.say(text("stack.failed", name=name))
             failed.append(error)

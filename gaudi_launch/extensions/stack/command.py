@@ -13,7 +13,7 @@ import typer
 from gaudi_launch.cli.command_app import JSON, CommandApp
 from gaudi_launch.cli.console import emit_json
 from gaudi_launch.cli.endless import until_ctrl_c
-from gaudi_launch.cli.shared_options import PLANNED_MACHINE
+from gaudi_launch.cli.shared_options import ALL, MACHINE
 from gaudi_launch.cli.terminal import Terminal
 from gaudi_launch.cli.times import DRAIN
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
@@ -49,7 +49,7 @@ def init(
         "", "--engine", metavar="ENGINE", help="auto, or one of 'gaudi-launch engines'."
     ),
     python: str = typer.Option("", "--python", metavar="PATH", help="The engine's interpreter."),
-    machine: str = PLANNED_MACHINE,
+    machine: str = MACHINE,
     schema: bool = typer.Option(
         False, "--schema", help="Print the JSON schema of the file, and write nothing."
     ),
@@ -71,14 +71,15 @@ def init(
     if as_json:
         emit_json(to_json(planned))
         return
-    show_plan(planned)
+    show_plan(planned, complete=False)
     show_written(planned)
 
 
 @app.command()
 def plan(
     file: Path = _FILE,
-    machine: str = PLANNED_MACHINE,
+    machine: str = MACHINE,
+    everything: bool = ALL,
     as_json: bool = JSON,
 ) -> None:
     """Show cards, memory and start time of all models; start nothing."""
@@ -89,7 +90,7 @@ def plan(
     if as_json:
         emit_json(to_json(planned))
     else:
-        show_plan(planned)
+        show_plan(planned, complete=everything)
 
 
 @app.command()
@@ -242,6 +243,7 @@ def ps(
     name: str = typer.Argument(
         "", metavar="[FILE]", help="One stack, by its file or name (default: all)."
     ),
+    everything: bool = ALL,
     as_json: bool = JSON,
 ) -> None:
     """List the models of started stacks: phase, cards, port, last error."""
@@ -252,4 +254,4 @@ def ps(
     if as_json:
         emit_json(states_to_json(states))
     else:
-        show_states(states)
+        show_states(states, complete=everything)

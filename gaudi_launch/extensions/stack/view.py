@@ -10,17 +10,20 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from gaudi_launch.cli.console import console, table
+from gaudi_launch.cli.short_page import NotedRow, ShortPage, next_line
+from gaudi_launch.cli.views.serve import first_request
 from gaudi_launch.cli.views.services import last_error
 from gaudi_launch.cli.views.services import to_json as service_to_json
 from gaudi_launch.commands.services.stop.view import ended_to_json as service_ended_to_json
 from gaudi_launch.commands.services.stop.view import show_ended as show_service
-from gaudi_launch.core.base.durations import rough
+from gaudi_launch.core.base.durations import rough, span
 from gaudi_launch.core.base.messages import text
 from gaudi_launch.core.base.optional import mapped
-from gaudi_launch.core.services.state.registry import phase
+from gaudi_launch.core.services.state.registry import phase, read
 
 if TYPE_CHECKING:
+    from rich.text import Text
+
     from gaudi_launch.core.launch.stop import EndedService
     from gaudi_launch.core.services.state.registry import ServiceRecord
     from gaudi_launch.extensions.stack.case import StackState
@@ -77,27 +80,38 @@ def _service_to_json(service: StackService) -> dict[str, Any]:
     }
 
 
-def show_plan(planned: StackPlan) -> None:
-    """Print a row for each engine, the gateway, what is left, and the start time."""
-    rows = [_row(service) for service in planned.services]
-    out = console()
-    out.print(table("", text("stack.columns").split("|"), rows, right=(4, 5, 6)))
-    gateway = planned.stack.gateway
+def show_plan(planned: StackPlan, *, complete: bool = False) -> None:
+    """Print whether all fits, how to start it, and a row for each engine."""
+    stack, free = planned.stack, planned.free
+    head: list[str | Text] = [
+        text(
+            "stack.answer",
+            models=len(stack.models),
+            cards=len(planned.cards) - len(free),
+            total=len(planned.cards),
+            free=",".join(map(str, free)) or text("common.none"),
+        ),
+        next_line(f"gaudi-launch stack up {shlex.quote(str(stack.path))}"),
+    ]
+    gateway = stack.gateway
     id = "stack.gateway_open"
     if gateway.keys_file is not None:
         id = "stack.gateway_keys"
-    out.print(text(id, url=gateway.url))
-    if planned.cards:
-        free, total = ",".join(map(str, planned.free)), len(planned.cards)
-        id = "stack.cards_left" if planned.free else "stack.cards_used"
-        out.print(text(id, count=len(planned.free), total=total, free=free))
+    tail = [text(id, url=gateway.url)]
     seconds = planned.start_seconds
     if seconds is not None:
-        out.print(text("stack.start_time", low=rough(seconds[0]), high=rough(seconds[1])))
-    # the warnings of all plans, each once
+        tail.append(text("stack.start_time", time=span(*seconds)))
+    columns = text("stack.columns").split("|")
+    rows = [NotedRow(_row(service)) for service in planned.services]
+    warnings = [text("plan.warning", what=line) for line in _warnings(planned)]
+    page = ShortPage(head, columns, rows, right=(4, 5, 6), tail=tail, warnings=warnings)
+    page.show(complete=complete)
+
+
+def _warnings(planned: StackPlan) -> list[str]:
+    """Return the warnings of all plans, each once."""
     found = [each.render() for service in planned.services for each in service.plan.warnings]
-    for line in dict.fromkeys(found):
-        out.print(text("plan.warning", what=line))
+    return list(dict.fromkeys(found))
 
 
 def _row(service: StackService) -> tuple[str, ...]:
@@ -159,6 +173,22 @@ def show_started(stack: StackFile, changed: ChangedStack, *, waited: bool) -> No
     names = text("common.between").join(model.name for model in stack.models)
     id = "stack.is_up" if waited else "stack.is_starting"
     print(text(id, name=stack.name, url=stack.gateway.url, models=names))
+    if waited:
+        for line in _first_request(stack, changed):
+            print(line)
+
+
+def _first_request(stack: StackFile, changed: ChangedStack) -> list[str]:
+    """Return a command line that sends a request to the first model that was started."""
+    for name in changed.started:
+        record = read(name)
+        state = record.state if record is not None else {}
+        if state.get("served"):
+            path, no_chat = str(state.get("answers") or ""), str(state.get("no_chat") or "")
+            keys = ["Authorization: Bearer KEY"] if stack.gateway.keys_file is not None else []
+            url = stack.gateway.url
+            return [f"  {first_request(str(state['served']), url, path, no_chat, *keys)}"]
+    return []
 
 
 def interruptions(changes: StackChanges) -> list[str]:
@@ -255,40 +285,41 @@ def _missing(state: StackState) -> list[str]:
     return [name for name in state.record.services if name not in there]
 
 
-def show_states(states: Sequence[StackState]) -> None:
-    """Print a row for each service of each stack."""
+def show_states(states: Sequence[StackState], *, complete: bool = False) -> None:
+    """Print how many services are ready, the next command, and each service."""
     if not states:
-        print(text("stack.none"))
+        ShortPage([text("stack.none"), next_line("gaudi-launch stack init MODEL...")]).show(
+            complete=True
+        )
         return
-    rows = []
+    rows, ready, failed = [], 0, ""
     for state in states:
         for service in state.services:
-            rows.append(
-                (
-                    state.record.name,
-                    state.record.models.get(service.name) or text("stack.gateway"),
-                    service.name,
-                    phase(service),
-                    _requests(state, service.name),
-                    ",".join(map(str, service.modules)) or "-",
-                    service.url,
-                    _problem(state, service),
-                )
+            ready += service.phase == "ready"
+            if service.phase == "failed":
+                failed = failed or service.name
+            cells = (
+                state.record.models.get(service.name) or text("stack.gateway"),
+                service.name,
+                phase(service),
+                _requests(state, service.name),
+                ",".join(map(str, service.modules)) or "-",
+                service.url,
             )
-        rows += [
-            (
-                state.record.name,
-                state.record.models.get(name) or text("stack.gateway"),
-                name,
-                "-",
-                "-",
-                "-",
-                "-",
-                "",
-            )
-            for name in _missing(state)
-        ]
-    console().print(table("", text("stack.ps_columns").split("|"), rows))
+            rows.append(NotedRow(cells, _problem(state, service)))
+        for name in _missing(state):
+            model = state.record.models.get(name) or text("stack.gateway")
+            rows.append(NotedRow((model, name, "-", "-", "-", "-"), text("stack.gone")))
+    names = text("common.between").join(state.record.name for state in states)
+    command = "gaudi-launch stack logs -f"
+    if failed:
+        command = f"gaudi-launch why {failed}"
+    head: list[str | Text] = [
+        text("stack.states", names=names, ready=ready, n=len(rows)),
+        next_line(command),
+    ]
+    columns = text("stack.ps_columns").split("|")
+    ShortPage(head, columns, rows).show(complete=complete)
 
 
 def _requests(state: StackState, name: str) -> str:

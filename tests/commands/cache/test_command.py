@@ -34,7 +34,7 @@ def call(root: Path, capsys: pytest.CaptureFixture[str]) -> Any:
 
 
 def test_list_for_people_and_programs(call: Any, root: Path) -> None:
-    code, out, _ = call("list", *MACHINE)
+    code, out, _ = call("list", "--all", *MACHINE)
     assert code == 0 and KEY in out and "Qwen2-72B-Instruct" in out and "vllm-fork@1.21" in out
     code, out, _ = call("list", "--json", *MACHINE)
     (row,) = json.loads(out)["entries"]

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from gaudi_launch.cli import console
+from gaudi_launch.cli import console, short_page
 from gaudi_launch.cli.main import run
 from gaudi_launch.cli.options import LaunchOptions
 from gaudi_launch.cli.views.memory_bar import PARTS, bar, legend, shares
@@ -79,7 +79,8 @@ def shown(
         no_color=True,
         highlight=False,
     )
-    monkeypatch.setattr(view, "console", lambda: made)
+    for module in (view, short_page):
+        monkeypatch.setattr(module, "console", lambda: made)
     view.show(checked, None, ("gaudi-launch", "serve", "m"))
     return _STYLE.sub("", stream.getvalue())
 
@@ -98,7 +99,7 @@ def test_many_warnings_do_not_push_the_verdict_off_the_screen(
     out = shown(with_warnings(checked, 30), monkeypatch)
     assert len(out.splitlines()) == 22
     shown_warnings = out.count("warning: ")
-    assert f"{30 - shown_warnings} more warnings (--all)" in out
+    assert f"{30 - shown_warnings} more warnings, complete sentences: --all" in out
     assert "More words" not in out
 
 

@@ -31,7 +31,7 @@ def test_list(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert [profile["name"] for profile in document["profiles"] if profile["own"]] == ["my-qwq"]
     code, out, _ = output(capsys, "profiles", "list")
     assert code == 0
-    assert [line.split()[-1] for line in out.splitlines() if "my-qwq" in line] == ["user"]
+    assert [line.split()[-1] for line in out.splitlines() if line.startswith(" my-qwq")] == ["user"]
 
 
 def test_show_is_the_file(capsys: pytest.CaptureFixture[str]) -> None:

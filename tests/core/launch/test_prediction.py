@@ -50,12 +50,12 @@ def test_a_record_that_does_not_say_enough_is_not_predicted(change: dict[str, An
 
 LLAMA, LLAMA_70B = "meta-llama/Llama-3.1-8B-Instruct", "meta-llama/Llama-3.1-70B-Instruct"
 MIXTRAL = "mistralai/Mixtral-8x7B-Instruct-v0.1"
-ONE_CARD = {"model": LLAMA, "cards": "1"}
+ONE_CARD = {"model": LLAMA, "cards": "1", "machine": "gaudi2"}
 
 
 def found(launch: dict[str, Any] | None = None, **given: Any) -> SpeedEstimate:
     words = {**ONE_CARD, **(launch or {})}
-    return predicted(LaunchOptions(**words), EstimateOptions(**{"accelerator": "gaudi2", **given}))
+    return predicted(LaunchOptions(**words), EstimateOptions(**given))
 
 
 DRAFTS = ("--speculative-config", '{"method": "ngram", "num_speculative_tokens": 3}')
@@ -73,8 +73,7 @@ DRAFTS = ("--speculative-config", '{"method": "ngram", "num_speculative_tokens":
         ({"max_num_seqs": "0"}, {}, "plan.number", ExitCode.USAGE),
         ({}, {"concurrency": "0"}, "plan.number", ExitCode.USAGE),
         ({}, {"rate": "many"}, "capacity.bad_rate", ExitCode.USAGE),
-        ({}, {"accelerator": "gaudi1"}, "recommend.no_server", ExitCode.USAGE),
-        ({"machine": "simulated:hls2"}, {}, "recommend.one_machine", ExitCode.USAGE),
+        ({"machine": "gaudi1"}, {}, "host.snapshot_file", ExitCode.USAGE),
         ({"model": LLAMA_70B}, {}, "fit.plan_refused", ExitCode.MACHINE),
         ({"extra": DRAFTS}, {}, "estimate.not_known", ExitCode.USAGE),
     ],
@@ -142,7 +141,7 @@ def test_what_is_extrapolated_is_noted() -> None:
         return {note.id for note in found(launch, **given).notes}
 
     assert "estimate.other_product" not in ids({})
-    assert "estimate.other_product" in ids({}, accelerator="gaudi2e")
+    assert "estimate.other_product" in ids({"machine": "gaudi2e"})
     assert "estimate.fused" in ids({"model": MIXTRAL, "cards": "8"})
 
 

@@ -41,8 +41,8 @@ from tests.support.refusals import failing
 
 
 def case_of(launch: Mapping[str, Any] | None = None, **given: Any) -> RecommendCase:
-    options = LaunchOptions(model=SMALL, **(launch or {}))
-    return read(options, replace(RecommendOptions(accelerator="gaudi2"), **given))
+    words = {"model": SMALL, "machine": "gaudi2", **(launch or {})}
+    return read(LaunchOptions(**words), replace(RecommendOptions(), **given))
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,6 @@ def test_the_goal_follows_from_load_and_targets(given: dict[str, str], name: str
 @pytest.mark.parametrize(
     ("launch", "id", "code"),
     [
-        ({"machine": "simulated:hls2"}, "recommend.one_machine", ExitCode.USAGE),
         # for any number of cards
         ({"extra": ("--kv-cache-dtype", "x")}, "options.refused", ExitCode.USAGE),
         ({"engine": "cpu"}, "fit.engine", ExitCode.USAGE),
@@ -79,7 +78,7 @@ def test_without_cards_a_server_is_assumed_and_stated(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("GAUDI_LAUNCH_ROOT", str(tmp_path))
-    case = case_of(accelerator="")
+    case = case_of({"machine": None})
     product = accelerators()["gaudi2"]
     assert (case.machine, case.search.pool.accelerator) == (server_of(product.id), product)
     assumed = message("recommend.assumed_machine", product=product.title, cards=product.cards)
@@ -92,12 +91,13 @@ LARGE_MODEL = "meta-llama/Llama-3.1-70B-Instruct"
 def test_the_best_answer_that_has_a_plan_is_taken() -> None:
     launch = LaunchOptions(
         model=LARGE_MODEL,
+        machine="gaudi2",
         dtype="bf16",
         max_num_seqs=32,
         max_num_batched_tokens=2048,
         max_prefill_seqs=1,
     )
-    case = read(launch, RecommendOptions(accelerator="gaudi2", goal="latency"))
+    case = read(launch, RecommendOptions(goal="latency"))
     # cards that were taken since the search
     for busy, cards in (("", 8), ("+busy=4,5,6,7", 4)):
         answer = solve(replace(case, machine=f"simulated:hls2{busy}"))
@@ -178,7 +178,7 @@ def test_a_machine_without_a_card_that_can_be_used_is_refused(
     file = tmp_path / "machine.json"
     file.write_text(json.dumps(snapshot.to_json(host)))
     with failing(id, ExitCode.MACHINE):
-        case_of({"machine": str(file)}, accelerator="")
+        case_of({"machine": str(file)})
 
 
 def test_a_cluster_has_hosts_to_be_named() -> None:
@@ -269,7 +269,7 @@ def test_estimate_prints_what_recommend_prints() -> None:
     answer = loaded_answer()
     served = answer.found.winner.served if answer.found.winner is not None else None
     assert answer.launch is not None and served is not None
-    given = EstimateOptions(accelerator="gaudi2", rate=12 / served.replicas)
+    given = EstimateOptions(rate=12 / served.replicas)
     shown = predicted(answer.launch, given)
     assert shown.outcome.ttft.at(95) == pytest.approx(served.ttft, rel=1e-9)
     assert shown.outcome.tpot.at(95) == pytest.approx(served.tpot, rel=1e-9)
@@ -313,10 +313,10 @@ def test_an_option_decides_about_prefix_caching(tmp_path: Path) -> None:
 def test_releases_are_searched_where_they_differ_for_the_model() -> None:
     plain = case_of()
     assert len(plain.search.engines) == 1
-    options = LaunchOptions(model="ibm-granite/granite-4.0-h-small")
-    case = read(options, RecommendOptions(accelerator="gaudi2"))
+    options = LaunchOptions(model="ibm-granite/granite-4.0-h-small", machine="gaudi2")
+    case = read(options, RecommendOptions())
     assert len(case.search.engines) > 1
-    named = read(replace(options, engine="vllm-gaudi"), RecommendOptions(accelerator="gaudi2"))
+    named = read(replace(options, engine="vllm-gaudi"), RecommendOptions())
     assert [each.name for each in named.search.engines] == [case.search.engines[0].name]
     other = case.search.engines[1].name
     sample = next(each for each in samples(case.search) if each.engine == other)
@@ -325,7 +325,7 @@ def test_releases_are_searched_where_they_differ_for_the_model() -> None:
 
 def test_an_engine_for_complete_servers_is_searched_on_them() -> None:
     case = read(
-        LaunchOptions(model="deepseek-ai/DeepSeek-R1"), RecommendOptions(accelerator="gaudi2")
+        LaunchOptions(model="deepseek-ai/DeepSeek-R1", machine="gaudi2"), RecommendOptions()
     )
     assert {each.cards for each in samples(case.search)} == {8}
 
@@ -440,7 +440,7 @@ def test_a_trace_without_a_prompt_that_fits_is_refused(
 def test_cards_and_modules_that_differ_are_refused() -> None:
     options = {"machine": "simulated:hls2", "modules": "0,1", "cards": "4"}
     with failing("placement.count_differs", ExitCode.USAGE):
-        case_of(options, accelerator="")
+        case_of(options)
 
 
 def test_given_options_that_contradict_are_an_error() -> None:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from gaudi_launch.cli.console import console, emit_json, table
+from gaudi_launch.cli.short_page import next_line
 from gaudi_launch.core.base import codec
 from gaudi_launch.core.base.messages import text
 
@@ -56,13 +57,15 @@ def show(found: Target, rows: Sequence[CheckRow], as_json: bool) -> None:
         )
         for row in rows
     ]
-    title = text("measure.check_title", label=found.label, url=found.url)
-    out.print(table(title, columns, lines, right=(2,)))
     if failed:
         end = text("measure.check_bad", count=failed, total=len(rows))
     else:
         end = text("measure.check_good")
-    out.print(end)
+    title = text("measure.check_title", label=found.label, url=found.url)
+    out.print(text("common.pair", label=title, value=end))
+    command = f"gaudi-launch why {found.name}" if failed else f"gaudi-launch chat {found.name}"
+    out.print(next_line(command if found.name else f"gaudi-launch chat {found.url}"))
+    out.print(table("", columns, lines, right=(2,)))
 
 
 def show_quality(

@@ -8,6 +8,7 @@ import typer
 
 from gaudi_launch.cli.command_app import OUTPUT_JSON, CommandApp
 from gaudi_launch.cli.options import Launch, LaunchOptions, RecordCommand, record
+from gaudi_launch.cli.shared_options import ALL
 from gaudi_launch.extensions.bench.tune import case as use_case
 from gaudi_launch.extensions.bench.tune.case import TuneOptions
 
@@ -27,6 +28,7 @@ def tune(
         help="File for the best plan (default: state folder).",
         rich_help_panel=_SHOW,
     ),
+    everything: bool = ALL,
     as_json: bool = OUTPUT_JSON,
     options: LaunchOptions = Launch,
 ) -> None:
@@ -47,4 +49,4 @@ def tune(
         outcome = use_case.tune(
             state, seconds, save, use_case.TuneTools(Terminal(), watching, given.no_doctor)
         )
-    view.show(outcome, as_json)
+    view.show(outcome, as_json, complete=everything)

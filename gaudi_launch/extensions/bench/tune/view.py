@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING, Any
 
+from gaudi_launch.cli.console import emit_json
+from gaudi_launch.cli.short_page import NotedRow, ShortPage, command_line, next_line
 from gaudi_launch.core.base.messages import text
 
 if TYPE_CHECKING:
+    from rich.text import Text
+
     from gaudi_launch.extensions.bench.tune.case import TuneOutcome
     from gaudi_launch.extensions.bench.tune.state import TuneStart
 
@@ -65,36 +70,35 @@ def _compared(outcome: TuneOutcome) -> list[str]:
     return [str(outcome.state.folder / run.file) for run in runs if run is not None]
 
 
-def show(outcome: TuneOutcome, as_json: bool) -> None:
-    """Print each launch, the answer, and the commands that use and prove it."""
-    from gaudi_launch.cli.console import console, emit_json, table
-
+def show(outcome: TuneOutcome, as_json: bool, *, complete: bool = False) -> None:
+    """Print the best plan, the commands that use and prove it, and each launch."""
     if as_json:
         emit_json(to_json(outcome))
         return
-    out = console()
     state = outcome.state
     names = [
         text(f"tune.column_{name}") for name in ("round", "plan", "start", "tokens", "ttft", "tpot")
     ]
-    rows = [_row(outcome, start) for start in state.starts]
-    out.print(table("", names, rows, right=(2, 3, 4, 5)))
-    words = {"name": outcome.winner.name, "noise": f"{100 * outcome.noise:.0f}", "goal": state.goal}
+    values = {"name": outcome.winner.name, "noise": f"{100 * outcome.noise:.0f}"}
     if outcome.is_given:
-        said = text("tune.stays", **words)
+        answer = text("tune.stays", goal=state.goal, **values)
     elif outcome.gain is None:
-        said = text("tune.best_alone", **words)
+        answer = text("tune.best_alone", goal=state.goal, **values)
     else:
-        said = text("tune.best", gain=f"{outcome.gain:.2f}", **words)
-    out.print(said)
-    if outcome.simulated:
-        out.print(text("tune.simulated"))
-    if not outcome.in_time:
-        out.print(text("tune.short"))
+        answer = text("tune.best", goal=state.goal, gain=f"{outcome.gain:.2f}", **values)
+    head: list[str | Text] = [
+        answer,
+        next_line(f"gaudi-launch serve --plan {shlex.quote(str(outcome.file))}"),
+    ]
     files = _compared(outcome)
     if files:
-        out.print(text("tune.prove", files=" ".join(files)), soft_wrap=True)
-    out.print(text("saved.written", path=str(outcome.file)))
+        head.append(command_line(text("tune.prove", files=shlex.join(files))))
+    tail = [text("tune.simulated")] if outcome.simulated else []
+    if not outcome.in_time:
+        tail.append(text("tune.short"))
+    # the last rounds decide
+    rows = [NotedRow(tuple(_row(outcome, start))) for start in reversed(state.starts)]
+    ShortPage(head, names, rows, right=(2, 3, 4, 5), tail=tail).show(complete=complete)
 
 
 def _row(outcome: TuneOutcome, start: TuneStart) -> list[str]:

@@ -9,6 +9,7 @@ import typer
 
 from gaudi_launch.cli.command_app import JSON, CommandApp
 from gaudi_launch.cli.endless import until_ctrl_c
+from gaudi_launch.cli.shared_options import ALL
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.messages import text
 
@@ -37,6 +38,7 @@ def status(
     namespace: str = _NAMESPACE,
     kubeconfig: str = _KUBECONFIG,
     context: str = _CONTEXT,
+    everything: bool = ALL,
     as_json: bool = JSON,
 ) -> None:
     """Show replicas and pods, with the reason for waiting: node, huge pages, image, warm-up."""
@@ -50,7 +52,7 @@ def status(
     if as_json:
         emit_json({"schema": 1, "deployments": [each.to_json() for each in found]})
     else:
-        show(found)
+        show(found, complete=everything)
 
 
 @app.command()

@@ -5,35 +5,59 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from gaudi_launch.cli.console import console, table
+from gaudi_launch.cli.console import known
+from gaudi_launch.cli.short_page import NotedRow, ShortPage, next_line
+from gaudi_launch.core.base.durations import duration
 from gaudi_launch.core.base.messages import rendered, text
 
 if TYPE_CHECKING:
+    from rich.text import Text
+
     from gaudi_launch.extensions.kubernetes.status import Status
 
 
-def show(found: Sequence[Status]) -> None:
-    """Print each deployment with its workloads and pods."""
-    out = console()
+def show(found: Sequence[Status], *, complete: bool = False) -> None:
+    """Print how many deployments are ready, the next command, and the pods."""
+    pods = [(each, pod) for each in found for pod in each.pods]
     if not found:
-        out.print(text("kube.none"))
-    for each in found:
-        counts = ", ".join(f"{w.kind} {w.name} {w.ready}/{w.wanted}" for w in each.workloads)
-        out.print(text("common.pair", label=each.name, value=counts or "-"))
-        columns = [
-            text(f"kube.column_{word}")
-            for word in ("pod", "phase", "age", "restarts", "node", "why")
+        head: list[str | Text] = [
+            text("kube.none"),
+            next_line("gaudi-launch render kubernetes MODEL"),
         ]
-        rows = [
+    else:
+        count, ready = len(found), sum(each.ready for each in found)
+        head = [text("kube.answer", count=count, ready=ready), next_line(_next(found))]
+    columns = [text(f"kube.column_{name}") for name in ("pod", "phase", "age", "restarts", "node")]
+    rows = [
+        NotedRow(
             (
                 pod.name,
                 text(f"kube.phase_{pod.phase}"),
-                f"{pod.seconds} s",
+                duration(pod.seconds),
                 str(pod.restarts),
-                pod.node or "-",
-                rendered(pod.why) or "",
-            )
-            for pod in each.pods
-        ]
-        if rows:
-            out.print(table("", columns, rows, right=(2, 3)))
+                known(pod.node or None),
+            ),
+            rendered(pod.why) or "",
+        )
+        for _, pod in sorted(pods, key=lambda pair: pair[1].phase == "ready")
+    ]
+    lines = [text("common.pair", label=each.name, value=_workloads(each)) for each in found]
+    page = ShortPage(
+        head, columns, rows, right=(2, 3), warnings=lines, left_out="kube.more_deployments"
+    )
+    page.show(complete=complete)
+
+
+def _workloads(deployment: Status) -> str:
+    """Return the ready and the desired replicas of a deployment."""
+    parts = [f"{each.kind} {each.name} {each.ready}/{each.wanted}" for each in deployment.workloads]
+    return text("common.between").join(parts) or text("common.none")
+
+
+def _next(found: Sequence[Status]) -> str:
+    """Return the command that explains the first deployment that is not ready."""
+    failed = next((each for each in found if any(p.phase == "failed" for p in each.pods)), None)
+    if failed is not None:
+        return f"gaudi-launch kube logs {failed.name} --previous | gaudi-launch why -"
+    waiting = next((each for each in found if not each.ready), found[0])
+    return f"gaudi-launch kube logs {waiting.name} -f"

@@ -6,6 +6,7 @@ import typer
 
 from gaudi_launch.cli.command_app import CommandApp
 from gaudi_launch.cli.endless import until_ctrl_c
+from gaudi_launch.cli.shared_options import MACHINE
 from gaudi_launch.core.base.background import in_background
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.messages import text
@@ -19,12 +20,7 @@ def exporter(
         "127.0.0.1", "-u", "--host", metavar="ADDRESS", help="Address to listen on."
     ),
     port: str = typer.Option("9640", "-p", "--port", metavar="PORT", help="Port to listen on."),
-    machine: str | None = typer.Option(
-        None,
-        "--machine",
-        metavar="FILE|simulated:NAME",
-        help="Cards of a snapshot or simulated machine.",
-    ),
+    machine: str | None = MACHINE,
     once: bool = typer.Option(False, "--once", help="Print the metrics and exit."),
     as_json: bool = typer.Option(False, "--json", help="With --once: one JSON object."),
 ) -> None:

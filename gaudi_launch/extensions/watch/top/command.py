@@ -6,6 +6,7 @@ import typer
 
 from gaudi_launch.cli.command_app import CommandApp
 from gaudi_launch.cli.endless import until_ctrl_c
+from gaudi_launch.cli.shared_options import MACHINE
 
 app = CommandApp()
 
@@ -18,12 +19,7 @@ def top(
     inventory: str = typer.Option(
         "", "--inventory", metavar="FILE", help="The hosts of a cluster inventory."
     ),
-    machine: str | None = typer.Option(
-        None,
-        "--machine",
-        metavar="FILE|simulated:NAME",
-        help="Cards of a snapshot or simulated machine.",
-    ),
+    machine: str | None = MACHINE,
     interval: float = typer.Option(
         1.0, "--interval", metavar="SECONDS", help="Time between two samples."
     ),
