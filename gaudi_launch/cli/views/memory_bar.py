@@ -103,10 +103,12 @@ def legend(memory: Mapping[str, float], tokens: int | None, *, ascii: bool) -> T
 
 def memory_words(memory: Mapping[str, float]) -> str:
     """Return the parts of a card's memory in GiB, in one line."""
+    # a damaged plan may have others
+    known = {"card", *(part.name for part in PARTS)}
     return "  ".join(
         text(f"plan.part_{name}", gib=f"{value:.1f}")
         for name, value in memory.items()
-        if not _is_unmeasured(name, memory)
+        if name in known and not _is_unmeasured(name, memory)
     )
 
 

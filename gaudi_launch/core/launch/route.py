@@ -53,7 +53,7 @@ class Serving(Protocol[Started]):
         """Fetch and convert what is missing; return False if nothing is."""
 
     def reserve(self, found: CheckedPlan) -> AbstractContextManager[Reserved]:
-        """Prepare what runs the plan, then reserve the cards: their placement and lock files."""
+        """Prepare what runs the plan, then reserve the cards."""
 
     def start(self, prepared: Prepared, made: Plan, held: tuple[int, ...]) -> Started:
         """Start the engine on reserved cards."""

@@ -426,7 +426,7 @@ def _shared_block(model: Model, text: Mapping[str, Any], index: int) -> Layer:
 
 
 def _mamba(model: Model, text: Mapping[str, Any]) -> int:
-    """Return the parameters of a layer of Mamba or Mamba-2, whatever its family calls its sizes.
+    """Return the parameters of a layer of Mamba or Mamba-2.
 
     Types: mamba, mamba2, falcon_mamba, jamba, bamba, zamba2, falcon_h1, nemotron_h and
     granitemoehybrid.

@@ -11,6 +11,8 @@ from gaudi_launch.cli.terminal import Terminal
 from gaudi_launch.core.base.messages import text
 
 if TYPE_CHECKING:
+    from rich.text import Text
+
     from gaudi_launch.core.services.process.step import StepProgress
     from gaudi_launch.extensions.fp8.calibration_run import PhaseState
     from gaudi_launch.extensions.fp8.case import CalibrationResult
@@ -53,5 +55,5 @@ def show(result: CalibrationResult, model: str) -> None:
     """Print where the measurements are and how serve uses them."""
     path, cards = result.quant.path, result.request.cards
     serve = f"gaudi-launch serve {shlex.quote(model)} -n {cards} {result.serve_with}"
-    head = [text("calibrate.done", path=path), next_line(serve)]
+    head: list[str | Text] = [text("calibrate.done", path=path), next_line(serve)]
     ShortPage(head, tail=[text("calibrate.then")]).show(complete=True)

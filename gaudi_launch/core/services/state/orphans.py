@@ -82,7 +82,7 @@ def prune() -> list[str]:
 
 
 def look(folder: Path | None = None) -> list[Orphan]:
-    """Find the running processes of a service's engine without a visible launcher, by pid.
+    """Find the running processes of a service's engine without a visible launcher.
 
     Only processes whose environment this user may read are seen: this user's, or all as root.
     ``folder`` limits it to one service of this user.

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from gaudi_launch.cli.main import run
@@ -161,6 +161,7 @@ ANY = st.recursive(
     ),
     planned=st.dictionaries(st.sampled_from([*PLAN]), ANY),
 )
+@example(changes={}, planned={"memory": {"?": 1.0}})
 def test_any_value_in_any_field(changes: dict[str, Any], planned: dict[str, Any]) -> None:
     put("a", json.dumps({**GOOD, **changes}))
     put("a", json.dumps({**PLAN, **planned}), "plan.json")
