@@ -7,8 +7,9 @@ from pathlib import Path
 import typer
 
 from gaudi_launch.cli.command_app import JSON, CommandApp
+from gaudi_launch.cli.machine_option import MACHINE
 from gaudi_launch.cli.options import Launch, LaunchOptions, RecordCommand
-from gaudi_launch.cli.shared_options import ALL, CACHE, MACHINE
+from gaudi_launch.cli.shared_options import ALL, CACHE
 
 app = CommandApp(
     no_args_is_help=True, help="List, verify, prune and ship caches of compiled graphs (recipes)."

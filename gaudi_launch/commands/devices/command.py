@@ -17,7 +17,7 @@ import typer
 
 from gaudi_launch.cli.command_app import JSON, CommandApp
 from gaudi_launch.cli.console import emit_json, known
-from gaudi_launch.cli.shared_options import MACHINE
+from gaudi_launch.cli.machine_option import MACHINE
 from gaudi_launch.cli.streams import is_utf
 from gaudi_launch.core.base import paths
 from gaudi_launch.core.base.errors import ExitCode, LaunchError

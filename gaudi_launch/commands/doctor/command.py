@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from gaudi_launch.cli.command_app import JSON, CommandApp
-from gaudi_launch.cli.shared_options import MACHINE
+from gaudi_launch.cli.machine_option import MACHINE
 from gaudi_launch.cli.table import listed
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import typer
 
 from gaudi_launch.cli.command_app import JSON, CommandApp
-from gaudi_launch.cli.shared_options import MACHINE
+from gaudi_launch.cli.machine_option import MACHINE
 
 app = CommandApp()
 

@@ -13,7 +13,8 @@ import typer
 from gaudi_launch.cli.command_app import JSON, CommandApp
 from gaudi_launch.cli.console import emit_json
 from gaudi_launch.cli.endless import until_ctrl_c
-from gaudi_launch.cli.shared_options import ALL, MACHINE
+from gaudi_launch.cli.machine_option import MACHINE
+from gaudi_launch.cli.shared_options import ALL
 from gaudi_launch.cli.terminal import Terminal
 from gaudi_launch.cli.times import DRAIN
 from gaudi_launch.core.base.errors import ExitCode, LaunchError

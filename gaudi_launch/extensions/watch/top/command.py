@@ -6,7 +6,7 @@ import typer
 
 from gaudi_launch.cli.command_app import CommandApp
 from gaudi_launch.cli.endless import until_ctrl_c
-from gaudi_launch.cli.shared_options import MACHINE
+from gaudi_launch.cli.machine_option import MACHINE
 
 app = CommandApp()
 
