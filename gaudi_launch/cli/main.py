@@ -252,7 +252,7 @@ def _launch_error(error: LaunchError, arguments: list[str], as_json: bool) -> in
     """
     document = error.to_json()
     found, near = suggestion(error)
-    commands = corrected(arguments, found, near[0]) if near else []
+    commands = corrected(arguments, found, near)
     if near:
         asked = text("usage.did_you_mean", near=", ".join(near))
         document["message"] = sentences(document["message"], asked)
@@ -321,7 +321,7 @@ def _unexpected(error: Exception, arguments: list[str], as_json: bool, debug: bo
 
         shown = usage_message(error)
         sentence = usage_sentence(error, shown)
-        near = str(shown.values.get("ours") or shown.values.get("near") or "").split(", ")[0]
+        near = str(shown.values.get("ours") or shown.values.get("near") or "").split(", ")
         commands = corrected(arguments, str(shown.values.get("found", "")), near)
         document = _error("common.usage", sentence, ExitCode.USAGE)
         return _report(_with_commands(document, commands), None, as_json)

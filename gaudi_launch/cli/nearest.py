@@ -71,27 +71,33 @@ def suggestion(error: LaunchError) -> tuple[str, Sequence[str]]:
     return str(found), near
 
 
-def corrected(arguments: Sequence[str], found: str, near: str) -> list[str]:
-    """Return the command line with ``near`` in place of a wrong name.
+def corrected(arguments: Sequence[str], found: str, near: Iterable[str]) -> list[str]:
+    """Return the command line with each of the ``near`` names in place of a wrong one.
 
     The list is empty where the line has no such name.
 
-    >>> corrected(["plan", "--engine=vlm"], "vlm", "vllm")
+    >>> corrected(["plan", "--engine=vlm"], "vlm", ["vllm"])
     ['gaudi-launch plan --engine=vllm']
+    >>> corrected(["stop", "smal"], "smal", ["small-1", "small-2"])
+    ['gaudi-launch stop small-1', 'gaudi-launch stop small-2']
     """
-    if not found or not near:
-        return []
+    lines = (_with_name(arguments, found, name) for name in near if found and name)
+    return [
+        shlex.join(["gaudi-launch", *redact_arguments(words)])
+        for words in lines
+        if words is not None
+    ]
+
+
+def _with_name(arguments: Sequence[str], found: str, near: str) -> list[str] | None:
     ours = [] if near.startswith("gaudi-launch ") and found.startswith("-") else shlex.split(near)
     ours = [word for word in ours if word != "gaudi-launch"]
     for at, word in enumerate(arguments):
         if word == found and not ours:
             # the option is a command here
-            words = [*shlex.split(near)[1:], *arguments[1:at], *arguments[at + 1 :]]
-        elif word == found:
-            words = [*arguments[:at], *ours, *arguments[at + 1 :]]
-        elif word.startswith((f"{found}=", f"simulated:{found}")) or word.endswith(f"={found}"):
-            words = [*arguments[:at], word.replace(found, near, 1), *arguments[at + 1 :]]
-        else:
-            continue
-        return [shlex.join(["gaudi-launch", *redact_arguments(words)])]
-    return []
+            return [*shlex.split(near)[1:], *arguments[1:at], *arguments[at + 1 :]]
+        if word == found:
+            return [*arguments[:at], *ours, *arguments[at + 1 :]]
+        if word.startswith((f"{found}=", f"simulated:{found}")) or word.endswith(f"={found}"):
+            return [*arguments[:at], word.replace(found, near, 1), *arguments[at + 1 :]]
+    return None

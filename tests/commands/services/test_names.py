@@ -65,7 +65,8 @@ def test_a_command_that_stops_takes_names_only(
     for name in ("owner/Small-7B", "small"):
         code, out, err = output(capsys, command, name)
         assert (code, out, f"There is no service '{name}'" in err) == (2, "", True)
-    assert err.endswith("Did you mean small-3, small-2?\n")
+    lines = f"  gaudi-launch {command} small-3\n  gaudi-launch {command} small-2\n"
+    assert err.endswith(f"Did you mean small-3, small-2?\n{lines}")
 
 
 def test_of_several_running_services_one_is_named(capsys: pytest.CaptureFixture[str]) -> None:
