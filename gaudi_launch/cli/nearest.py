@@ -72,7 +72,7 @@ def suggestion(error: LaunchError) -> tuple[str, Sequence[str]]:
 
 
 def corrected(arguments: Sequence[str], found: str, near: Iterable[str]) -> list[str]:
-    """Return the command line with each of the ``near`` names in place of a wrong one.
+    """Return the command line with each near name in place of a wrong one.
 
     The list is empty where the line has no such name.
 
