@@ -104,11 +104,7 @@ def _no_option(found: str, context: Any) -> Message:
         return message("usage.no_option", found=found)
     if near:
         return message("usage.no_option_engine", found=found, near=near)
-    return message(
-        "common.engine_option",
-        usage=text("usage.no_option", found=found).rstrip(".。"),
-        found=found,
-    )
+    return message("usage.no_option_passed", found=found)
 
 
 def _near_options(found: str, known: Sequence[str]) -> str:

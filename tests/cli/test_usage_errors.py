@@ -39,16 +39,16 @@ ERRORS = {
     "ps --jso": "There is no option --jso. Did you mean --json? (gaudi-launch ps --help)",
     "ps --frobnicate": "There is no option --frobnicate. (gaudi-launch ps --help)",
     "plan --enforce-eager": (
-        "There is no option --enforce-eager. Options for the engine must follow --: -- "
-        "--enforce-eager. (gaudi-launch plan --help)"
+        "There is no option --enforce-eager. Options for the engine must follow --. "
+        "(gaudi-launch plan --help)"
     ),
     "plan --zzz": (
-        "There is no option --zzz. Options for the engine must follow --: -- --zzz. "
+        "There is no option --zzz. Options for the engine must follow --. "
         "(gaudi-launch plan --help)"
     ),
     "plan --mdoel x": (
-        "There is no option --mdoel. Did you mean -w? Options for the engine must follow --: -- "
-        "--mdoel (gaudi-launch plan --help)"
+        "There is no option --mdoel. Did you mean -w? Options for the engine must follow --. "
+        "(gaudi-launch plan --help)"
     ),
     "serve --dry-run": (
         "There is no option --dry-run here. Use gaudi-launch plan. (gaudi-launch serve --help)"
@@ -64,7 +64,7 @@ ERRORS = {
     ),
     "plan x -d": "The option -d needs a value. (gaudi-launch plan --help)",
     "serve x --rm": (
-        "There is no option --rm. Options for the engine must follow --: -- --rm. (gaudi-launch "
+        "There is no option --rm. Options for the engine must follow --. (gaudi-launch "
         "serve --help)"
     ),
     "ps --json=3": "The option --json takes no value.",

@@ -131,9 +131,10 @@ def doctor(
     if deep:
         test = listed("deep test")
         options = {"level": level, "force": force, "strict": strict, "against": compare}
-        raise typer.Exit(test(request, **options, show_list=show_list, as_json=as_json))
+        options |= {"show_list": show_list, "complete": show_everything}
+        raise typer.Exit(test(request, **options, as_json=as_json))
     if compare:
-        listed("compared tests")(compare, as_json)
+        listed("compared tests")(compare, as_json, complete=show_everything)
         return
     if show_list:
         view.show_checks(runner.select(request.only, request.skip), as_json)

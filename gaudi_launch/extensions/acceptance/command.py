@@ -18,12 +18,14 @@ def deep_test(
     force: bool,
     strict: bool,
     show_list: bool,
+    complete: bool,
     against: Sequence[str],
     as_json: bool,
 ) -> int:
     """Run the test, print its page and return the exit code. Raises LaunchError."""
     if show_list:
-        view.show_steps(case.chosen_steps(case.AcceptanceRequest(request, level)), as_json)
+        steps = case.chosen_steps(case.AcceptanceRequest(request, level))
+        view.show_steps(steps, as_json, complete=complete)
         return 0
     other = [read(path) for path in against]
     run, machine = case.run(case.AcceptanceRequest(request, level, force))
@@ -33,13 +35,13 @@ def deep_test(
         document = view.report_json(run, path, strict)
         emit_json({**document, "changes": view.changes_json(changes)})
     else:
-        view.show(run, path, strict)
+        view.show(run, path, strict, complete=complete)
         if other:
-            view.show_changes(changes)
+            view.show_changes(changes, complete=complete)
     return int(case.exit_code(run.results, strict))
 
 
-def compare(against: Sequence[str], as_json: bool) -> None:
+def compare(against: Sequence[str], as_json: bool, *, complete: bool) -> None:
     """Print the differences of two files, or of one and the last run here."""
     paths = list(against)
     if len(paths) == 1:
@@ -51,4 +53,4 @@ def compare(against: Sequence[str], as_json: bool) -> None:
     if as_json:
         emit_json({"schema": 1, "changes": view.changes_json(rows)})
     else:
-        view.show_changes(rows)
+        view.show_changes(rows, complete=complete)

@@ -7,8 +7,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gaudi_launch.cli.console import console, emit_json, known, table
+from gaudi_launch.cli.console import emit_json, known
+from gaudi_launch.cli.short_page import NotedRow, ShortPage, next_line
 from gaudi_launch.core.base import codec
+from gaudi_launch.core.base.durations import rough
 from gaudi_launch.core.base.messages import text
 from gaudi_launch.core.host.files import printable
 from gaudi_launch.extensions.acceptance.case import exit_code
@@ -16,7 +18,7 @@ from gaudi_launch.extensions.acceptance.judge import facts
 from gaudi_launch.extensions.acceptance.records import STATUSES
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from rich.text import Text
 
     from gaudi_launch.extensions.acceptance.evidence import RunChange
     from gaudi_launch.extensions.acceptance.records import AcceptanceRun, StepResult
@@ -38,8 +40,8 @@ def report_json(run: AcceptanceRun, path: Path, strict: bool) -> dict[str, Any]:
     return {"schema": 1, **shown, "evidence": str(path), "steps": steps, **more}
 
 
-def show_steps(steps: Sequence[Step], as_json: bool) -> None:
-    """Print the steps with their level, measured seconds, needs and limit."""
+def show_steps(steps: Sequence[Step], as_json: bool, *, complete: bool) -> None:
+    """Print the steps with their level, longest time and limit."""
     limits = facts()["limits"]
     rows = [
         {
@@ -52,34 +54,52 @@ def show_steps(steps: Sequence[Step], as_json: bool) -> None:
     if as_json:
         emit_json({"schema": 1, "steps": rows})
         return
-    cells = []
+    shown = []
     for row in rows:
         shares = row["limit"]["products"] if row["limit"] else {}
-        least = ", ".join(f"{who} {100 * share['ok']:.0f} %" for who, share in shares.items())
-        shown = (row["name"], row["title"], str(row["level"]), str(row["timeout"]))
-        cells.append((*shown, ", ".join(row["needs"]), least))
+        least = sorted({100 * share["ok"] for share in shares.values()})
+        limit = " - ".join(f"{each:.0f} %" for each in dict.fromkeys((*least[:1], *least[-1:])))
+        cells = (row["title"], str(row["level"]), str(row["timeout"]), limit)
+        shown.append(NotedRow(cells))
+    level, seconds = max(each.level for each in steps), sum(row["timeout"] for row in rows)
+    head: list[str | Text] = [
+        text("accept.show.steps", count=len(steps), time=rough(seconds)),
+        next_line(f"gaudi-launch doctor --deep --level {level}"),
+    ]
     columns = text("accept.show.list_columns").split("|")
-    console().print(table("", columns, cells, right=(2, 3)))
+    ShortPage(head, columns, shown, right=(1, 2)).show(complete=complete)
 
 
 def _counts(results: Sequence[StepResult]) -> dict[str, int]:
     return {status: sum(each.status == status for each in results) for status in STATUSES}
 
 
-def show(run: AcceptanceRun, path: Path, strict: bool) -> None:
-    """Print the page: the steps, what is wrong, what to do, the file."""
-    out = console()
+def show(run: AcceptanceRun, path: Path, strict: bool, *, complete: bool) -> None:
+    """Print the page: verdict, what is wrong and what to do, the steps, the file."""
     cards = ", ".join(run.cards) or text("accept.show.cpu")
-    out.print(text("accept.show.head", level=run.level, product=run.product or "-", cards=cards))
-    for card, users in run.left_out.items():
-        out.print(printable(text("accept.show.left_out", card=card, users=users)))
+    head: list[str | Text] = [
+        _verdict(run, strict),
+        text("accept.show.counts", None, **_counts(run.results)),
+        text("accept.show.head", level=run.level, product=run.product or "-", cards=cards),
+    ]
     if run.scale != 1:
-        out.print(text("accept.show.scaled", scale=f"{run.scale:g}"))
-    rows = [_row(each) for each in run.results]
-    out.print(table("", text("accept.show.columns").split("|"), rows, right=(2, 3)))
-    _show_troubles(out, run.results)
-    _show_verdict(out, run, strict)
-    out.print(text("accept.show.evidence", path=str(path)))
+        head.append(text("accept.show.scaled", scale=f"{run.scale:g}"))
+    notes = [
+        printable(text("accept.show.left_out", card=card, users=users))
+        for card, users in run.left_out.items()
+    ]
+    # the rows that are left out of a short page are passed ones
+    order = [*_TROUBLE, *(each for each in STATUSES if each not in _TROUBLE)]
+    results = sorted(run.results, key=lambda each: order.index(each.status))
+    page = ShortPage(
+        [*head, *_troubles(results)],
+        text("accept.show.columns").split("|"),
+        [NotedRow(_row(each)) for each in (run.results if complete else results)],
+        right=(2, 3),
+        tail=[text("accept.show.evidence", path=str(path))],
+        warnings=notes,
+    )
+    page.show(complete=complete)
 
 
 def _row(result: StepResult) -> tuple[str, ...]:
@@ -100,36 +120,36 @@ def _row(result: StepResult) -> tuple[str, ...]:
     return title, text(f"accept.status.{result.status}"), figure, share, printable(rest)
 
 
-def _show_troubles(out: Console, results: Sequence[StepResult]) -> None:
+def _troubles(results: Sequence[StepResult]) -> list[Text]:
+    """Return what is wrong, the worst first, and what to do; nothing where all is right."""
+    from rich.text import Text
+
     troubled = [each for each in results if each.status in _TROUBLE]
-    if not troubled:
-        return
-    out.print(text("accept.show.troubles"))
+    lines: list[Text] = []
     remedies: dict[str, None] = {}
-    for each in sorted(troubled, key=lambda each: _TROUBLE.index(each.status)):
+    for each in troubled:
         for note in each.notes:
             line = text("common.pair", label=text(f"accept.step.{each.name}"), value=note.render())
-            out.print(f"  {printable(line)}", style=_STYLES[each.status])
+            lines.append(Text(f"  {printable(line)}", style=_STYLES[each.status]))
         word = "wrong" if each.status == "wrong" else facts()["steps"][each.name].get("remedy")
         remedies |= {word: None} if word else {}
-    out.print(text("accept.show.to_do"))
-    for number, word in enumerate(remedies, 1):
-        out.print(f"  {number}. {text(f'accept.do.{word}')}")
+    to_do = [Text(f"  {n}. {text(f'accept.do.{word}')}") for n, word in enumerate(remedies, 1)]
+    return [*lines, Text(text("accept.show.to_do")), *to_do] if to_do else lines
 
 
-def _show_verdict(out: Console, run: AcceptanceRun, strict: bool) -> None:
+def _verdict(run: AcceptanceRun, strict: bool) -> Text:
+    from rich.text import Text
+
     counts = _counts(run.results)
-    out.print(text("accept.show.counts", None, **counts))
     not_run = counts["skipped"] + counts["broken"]
     if exit_code(run.results, strict):
         ran = len(run.results) > not_run
-        out.print(text("accept.show.failed" if ran else "accept.show.nothing"), style="bold red")
-    elif not run.product:
-        out.print(text("accept.show.no_cards"), style="bold")
-    elif not_run:
-        out.print(text("accept.show.partial", count=not_run), style="bold")
-    else:
-        out.print(text("accept.show.passed"), style="bold green")
+        return Text(text("accept.show.failed" if ran else "accept.show.nothing"), style="bold red")
+    if not run.product:
+        return Text(text("accept.show.no_cards"), style="bold")
+    if not_run:
+        return Text(text("accept.show.partial", count=not_run), style="bold")
+    return Text(text("accept.show.passed"), style="bold green")
 
 
 def changes_json(rows: Sequence[RunChange]) -> list[dict[str, Any]]:
@@ -137,21 +157,18 @@ def changes_json(rows: Sequence[RunChange]) -> list[dict[str, Any]]:
     return [{**asdict(row), "ratio": row.ratio, "differs": row.differs} for row in rows]
 
 
-def show_changes(rows: Sequence[RunChange]) -> None:
-    """Print two runs side by side, and what differs."""
-    out = console()
-    cells = []
-    for row in rows:
+def show_changes(rows: Sequence[RunChange], *, complete: bool) -> None:
+    """Print what differs between two runs, then both side by side."""
+    shown = []
+    for row in sorted(rows, key=lambda row: not row.differs):
         ratio = "-" if row.ratio is None else f"{100 * row.ratio:+.1f} %"
         before, after = known(row.before, "{:.4g}"), known(row.after, "{:.4g}")
         verdicts = " -> ".join(dict.fromkeys(row.statuses))
-        cells.append(
-            (row.step, before, after, row.unit, ratio, verdicts, "*" if row.differs else "")
-        )
-    columns = text("accept.show.compare_columns").split("|")
-    out.print(table(text("accept.show.compare"), columns, cells, right=(1, 2, 4)))
+        mark = "*" if row.differs else ""
+        shown.append(NotedRow((row.step, before, after, row.unit, ratio, verdicts, mark)))
     differing = ", ".join(row.step for row in rows if row.differs)
+    head = text("accept.show.same")
     if differing:
-        out.print(text("accept.show.differ", steps=differing))
-    else:
-        out.print(text("accept.show.same"))
+        head = text("accept.show.differ", steps=differing)
+    columns = text("accept.show.compare_columns").split("|")
+    ShortPage([head], columns, shown, right=(1, 2, 4)).show(complete=complete)
