@@ -75,7 +75,7 @@ def _counts(results: Sequence[StepResult]) -> dict[str, int]:
 
 
 def show(run: AcceptanceRun, path: Path, strict: bool, *, complete: bool) -> None:
-    """Print the page: verdict, what is wrong and what to do, the steps, the file."""
+    """Print the verdict, what is wrong and what to do, the steps, the file."""
     cards = ", ".join(run.cards) or text("accept.show.cpu")
     head: list[str | Text] = [
         _verdict(run, strict),
@@ -121,7 +121,7 @@ def _row(result: StepResult) -> tuple[str, ...]:
 
 
 def _troubles(results: Sequence[StepResult]) -> list[Text]:
-    """Return what is wrong, the worst first, and what to do; nothing where all is right."""
+    """Return what is wrong, the worst first, and what to do."""
     from rich.text import Text
 
     troubled = [each for each in results if each.status in _TROUBLE]
