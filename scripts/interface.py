@@ -116,9 +116,9 @@ RUNS: dict[str, str] = {
     "cache sync": "cache sync ffd155d6674c2174 me@host -c recipes",
     "cluster down": "cluster down --name old --dry-run",
     "kube status": "kube status",
-    "estimate": "estimate Qwen3-30B-A3B -n 4 --accelerator gaudi2 -i 1024 -o 256",
+    "estimate": "estimate Qwen3-30B-A3B -n 4 --machine gaudi2 -i 1024 -o 256",
     "recommend": (
-        "recommend Qwen3-30B-A3B -n 4 -b 16 -t 2048 --max-prefill-seqs 1 --accelerator gaudi2 "
+        "recommend Qwen3-30B-A3B -n 4 -b 16 -t 2048 --max-prefill-seqs 1 --machine gaudi2 "
         "--rate 1/s -i 64,128 -o 8,16 --ttft 1s --tpot 50ms"
     ),
     "top": "top --once --machine simulated:hls2",
