@@ -190,10 +190,7 @@ CRASHED = message("kube.crashed", container="engine", code=3)
         (
             pod(
                 containerStatuses=[
-                    {
-                        **waiting("CrashLoopBackOff"),
-                        "lastState": {"terminated": {"exitCode": 3}},
-                    }
+                    {**waiting("CrashLoopBackOff"), "lastState": {"terminated": {"exitCode": 3}}}
                 ]
             ),
             ("failed", CRASHED),
@@ -202,10 +199,7 @@ CRASHED = message("kube.crashed", container="engine", code=3)
         (
             pod(
                 containerStatuses=[
-                    {
-                        **waiting("ContainerCreating"),
-                        "lastState": {"terminated": {"exitCode": 3}},
-                    }
+                    {**waiting("ContainerCreating"), "lastState": {"terminated": {"exitCode": 3}}}
                 ]
             ),
             ("preparing", None),

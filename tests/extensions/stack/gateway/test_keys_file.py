@@ -99,10 +99,7 @@ def test_a_certificate_needs_its_own_unencrypted_key(tmp_path: Path) -> None:
     def why(certificate: Path, key: Path) -> str:
         id, values = refusal(GatewaySettings(tls=Tls(certificate, key)))
         found = str(values.pop("why"))
-        assert (id, values) == (
-            "gateway.tls_unusable",
-            {"path": str(certificate), "key": str(key)},
-        )
+        assert (id, values) == ("gateway.tls_unusable", {"path": str(certificate), "key": str(key)})
         return found
 
     assert "KEY_VALUES_MISMATCH" in why(mine.certificate, other.key)
