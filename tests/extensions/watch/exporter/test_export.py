@@ -351,10 +351,3 @@ def test_the_faults_of_cards_are_exported(capsys: pytest.CaptureFixture[str]) ->
     assert of(values, "card_power_cap_watts", module="3") == 600
     assert of(values, "hl_smi_answers") == 1
     assert of(values, "card_throttled", module="3") is None
-
-
-def host(at: float, **watts: float | None) -> HostSample:
-    services = tuple(
-        ServiceSample(name, "ready", True, power_w=power) for name, power in watts.items()
-    )
-    return HostSample("h", at, services=services)
