@@ -34,8 +34,11 @@ from gaudi_launch.extensions.watch.sample import (
     ServiceSample,
 )
 from tests.support.cli import golden
+from tests.support.processes import free_port
 from tests.support.service_record import service
-from tests.support.waiting import GENEROUS, until, unused_port
+from tests.support.waiting import GENEROUS, until
+
+__all__ = ["free_port"]
 
 LINE = (
     "WARNING 11-21 03:03:01 [hpu_model_runner.py:1] Configuration: (prompt, 1, 384) was not "
@@ -295,11 +298,6 @@ def test_a_sampler_that_fails_is_seen_and_recovers(
         until(lambda: state() == (0, 1, "200 OK"), "a sample after the failure")
     finally:
         reader.stop()
-
-
-@pytest.fixture
-def free_port() -> int:
-    return unused_port()
 
 
 def once(capsys: pytest.CaptureFixture[str], *words: str) -> str:
