@@ -59,19 +59,8 @@ def test_parts_of_a_step_add_up(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_a_published_load_is_its_own_evidence(capsys: pytest.CaptureFixture[str]) -> None:
     load = (
-        "-n",
-        "8",
-        "-d",
-        "fp8",
-        "--accelerator",
-        "gaudi3",
-        "-i",
-        "128",
-        "-o",
-        "2048",
-        "-b",
-        "600",
-        "--static",
+        *("-n", "8", "-d", "fp8", "--accelerator", "gaudi3", "-i", "128", "-o", "2048"),
+        *("-b", "600", "--static"),
     )
     shown = reading(capsys, "estimate", LLAMA, *load)
     nearest = shown["evidence"]["figures"][0]

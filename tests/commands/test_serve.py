@@ -143,16 +143,8 @@ def test_a_machine_that_cannot_is_refused_by_the_doctor(
     write_tree("hls2+bad-tuning", machine)
     process = subprocess.run(
         [
-            sys.executable,
-            "-m",
-            "gaudi_launch",
-            "serve",
-            "--python",
-            str(gaudi.python),
-            "-w",
-            str(model),
-            "-p",
-            str(free_port),
+            *(sys.executable, "-m", "gaudi_launch", "serve", "--python", str(gaudi.python)),
+            *("-w", str(model), "-p", str(free_port)),
         ],
         env=gaudi.environment,
         capture_output=True,

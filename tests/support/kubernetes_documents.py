@@ -16,14 +16,8 @@ from gaudi_launch.cli.main import run
 from tests.support.places import DATA
 
 QWEN = (
-    "-w",
-    "/models/Qwen2-72B-Instruct",
-    "-n",
-    "4",
-    "--engine",
-    "vllm-fork@1.22",
-    "--accelerator",
-    "gaudi2",
+    *("-w", "/models/Qwen2-72B-Instruct", "-n", "4"),
+    *("--engine", "vllm-fork@1.22", "--accelerator", "gaudi2"),
 )
 
 
@@ -31,15 +25,8 @@ CHAT = ("-w", "Qwen/Qwen3-8B", "-n", "1", "--engine", "vllm-fork@1.22", "--accel
 
 
 R1 = (
-    "-w",
-    "/models/DeepSeek-R1-G2",
-    "-n",
-    "8",
-    "--engine",
-    "deepseek_r1",
-    "--accelerator",
-    "gaudi2",
-    "--trust-remote-code",
+    *("-w", "/models/DeepSeek-R1-G2", "-n", "8", "--engine", "deepseek_r1"),
+    *("--accelerator", "gaudi2", "--trust-remote-code"),
 )
 
 
@@ -147,6 +134,31 @@ def steady(text: str) -> str:
 def goldens() -> list[Path]:
     folder = DATA / "golden" / "kubernetes"
     return [folder / f"{case}.yaml" for case in CASES]
+
+
+def thing(kind: str, name: str, instance: str = "chat", **parts: Any) -> dict[str, Any]:
+    """Return an object that is ten minutes old."""
+    labels = {
+        "app.kubernetes.io/instance": instance,
+        "app.kubernetes.io/name": f"{name}-model",
+        "app.kubernetes.io/component": "engine",
+    }
+    metadata = {"name": name, "labels": labels, "creationTimestamp": "2026-11-21T08:50:00Z"}
+    return {
+        "apiVersion": "v1",
+        "kind": kind,
+        **parts,
+        "metadata": {**metadata, **parts.get("metadata", {})},
+    }
+
+
+def pod(name: str = "chat-a", **status: Any) -> dict[str, Any]:
+    """Return a pod with an engine whose startup probe allows 2400 s."""
+    probe = {"periodSeconds": 5, "failureThreshold": 480}
+    containers = [{"name": "engine", "startupProbe": probe}, {"name": "keep-recipes"}]
+    spec = {"nodeName": "gaudi-1", "containers": containers}
+    owner = {"ownerReferences": [{"kind": "ReplicaSet"}]}
+    return thing("Pod", name, spec=spec, status=status, metadata=owner)
 
 
 def following(words: list[str], name: str) -> str:

@@ -102,15 +102,8 @@ def test_adopt_writes_a_ledger_beside_flat_recipes(
     flat.mkdir()
     (flat / "a.recipe").write_bytes(b"a")
     words = [
-        "-c",
-        str(flat),
-        "-w",
-        "/models/Qwen2-72B-Instruct",
-        "-n",
-        "4",
-        "--engine",
-        "vllm-fork@1.21",
-        *MACHINE,
+        *("-c", str(flat), "-w", "/models/Qwen2-72B-Instruct", "-n", "4"),
+        *("--engine", "vllm-fork@1.21", *MACHINE),
     ]
     assert run(["cache", "adopt", "--json", *words]) == 0
     adopted = json.loads(capsys.readouterr().out)

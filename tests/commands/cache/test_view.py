@@ -160,13 +160,7 @@ def test_verdicts_for_programs(capsys: pytest.CaptureFixture[str]) -> None:
                 "trouble": "",
                 "foreign": list(MANY[:5]),
             },
-            {
-                **nothing,
-                "key": KEY,
-                "sound": True,
-                "complete": False,
-                "trouble": "it is not JSON",
-            },
+            {**nothing, "key": KEY, "sound": True, "complete": False, "trouble": "it is not JSON"},
         ],
     }
     sound = for_programs(capsys, lambda: cache.show_verdicts(ROOT, VERDICTS[:1], True))

@@ -82,10 +82,7 @@ def test_only_skip_and_strict(home: dict[str, str]) -> None:
     bad = ("--machine", "simulated:hls2+bad-tuning")
     assert [
         f["id"] for f in document(home, *bad, "--only", "cpu.governor,cpu.turbo")["findings"]
-    ] == [
-        "cpu.governor",
-        "cpu.turbo",
-    ]
+    ] == ["cpu.governor", "cpu.turbo"]
     areas = {
         f["id"].partition(".")[0] for f in document(home, *bad, "--skip", "cpu,cards")["findings"]
     }
@@ -152,14 +149,8 @@ def test_in_a_container_the_host_is_left_alone(home: dict[str, str], tmp_path: P
 def test_a_snapshot_is_judged_like_its_machine(home: dict[str, str], tmp_path: Path) -> None:
     file = tmp_path / "there.json"
     command = [
-        sys.executable,
-        "-m",
-        "gaudi_launch",
-        "devices",
-        "snapshot",
-        str(file),
-        "--machine",
-        "simulated:hls2+bad-tuning",
+        *(sys.executable, "-m", "gaudi_launch", "devices", "snapshot", str(file)),
+        *("--machine", "simulated:hls2+bad-tuning"),
     ]
     subprocess.run(command, env=home, check=True, capture_output=True)
     words = ("--skip", "cards.links,cards.rows,cards.throttling,driver.firmware_pair,cache")

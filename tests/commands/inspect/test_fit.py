@@ -60,15 +60,8 @@ def test_asked_lengths_count(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_the_engines_differ(capsys: pytest.CaptureFixture[str]) -> None:
     common = (
-        "meta-llama/Llama-3.1-8B-Instruct",
-        "--accelerator",
-        "gaudi2",
-        "-n",
-        "1",
-        "-d",
-        "bfloat16",
-        "-l",
-        "8192",
+        *("meta-llama/Llama-3.1-8B-Instruct", "--accelerator", "gaudi2", "-n", "1"),
+        *("-d", "bfloat16", "-l", "8192"),
     )
     blocks = {
         engine: document(capsys, "inspect", *common, "--engine", engine)[1]["rows"][0]["kv_blocks"]
@@ -210,15 +203,8 @@ def test_wrong_input_is_a_sentence(
         # fp8 on disk, all eight cards tried: neither is left
         (
             (
-                "deepseek-ai/DeepSeek-R1",
-                "--accelerator",
-                "gaudi2",
-                "--engine",
-                "vllm-gaudi",
-                "-n",
-                "8",
-                "-l",
-                "160k",
+                *("deepseek-ai/DeepSeek-R1", "--accelerator", "gaudi2", "--engine", "vllm-gaudi"),
+                *("-n", "8", "-l", "160k"),
             ),
             "a shorter context (-l).",
         ),

@@ -192,16 +192,8 @@ def test_a_padding_limit_of_a_script_names_its_option(
         "deepseek-ai/DeepSeek-R1" if engine == "deepseek_r1" else "meta-llama/Llama-3.1-8B-Instruct"
     )
     words = [
-        "-w",
-        model,
-        "-n",
-        "8",
-        "--machine",
-        "simulated:hls2",
-        "--engine",
-        engine,
-        "--padding-limit",
-        "0",
+        *("-w", model, "-n", "8", "--machine", "simulated:hls2", "--engine", engine),
+        *("--padding-limit", "0"),
     ]
     assert run(["plan", *words, "--tuning", "reference", "--json"]) == 0
     out, _ = capsys.readouterr()

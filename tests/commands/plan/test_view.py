@@ -54,10 +54,7 @@ def checked(plain_english: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     for name in ("STATE", "DATA", "CACHE"):
         monkeypatch.setenv(f"XDG_{name}_HOME", str(tmp_path))
     options = LaunchOptions(
-        model="Qwen/Qwen2-72B-Instruct",
-        cards=4,
-        engine="vllm-fork@1.21",
-        machine="simulated:hls2",
+        model="Qwen/Qwen2-72B-Instruct", cards=4, engine="vllm-fork@1.21", machine="simulated:hls2"
     )
     return checked_plan(options)
 

@@ -21,30 +21,10 @@ from tests.support.processes import write_engine_python
 
 TARGETS = ("script", "docker", "compose", "quadlet", "systemd")
 GUIDE = (
-    *(
-        "-w",
-        "/models/Qwen2-72B-Instruct",
-        "-n",
-        "4",
-        "-b",
-        "128",
-        "-i",
-        "800,1024",
-        "-o",
-        "400,512",
-        "-l",
-        "8192",
-    ),
-    *(
-        "-t",
-        "8192",
-        "-c",
-        "/data/warmup",
-        "--machine",
-        "simulated:hls2",
-        "--engine",
-        "vllm-fork@1.21",
-    ),
+    *("-w", "/models/Qwen2-72B-Instruct", "-n", "4", "-b", "128", "-i", "800,1024"),
+    *("-o", "400,512", "-l", "8192"),
+    *("-t", "8192", "-c", "/data/warmup", "--machine", "simulated:hls2"),
+    *("--engine", "vllm-fork@1.21"),
     *("--python", "/opt/vllm/bin/python3", "--name", "qwen"),
 )
 NOT_HERE = (
@@ -217,14 +197,8 @@ def test_paths_mean_the_same_in_any_folder(
         ' "num_attention_heads": 4, "hidden_size": 64}'
     )
     words = (
-        "-w",
-        "my model",
-        "--machine",
-        "simulated:hls2",
-        "--engine",
-        "vllm-fork@1.21",
-        "-c",
-        "warm",
+        *("-w", "my model", "--machine", "simulated:hls2", "--engine", "vllm-fork@1.21"),
+        *("-c", "warm"),
     )
     code, out, _ = output(capsys, "render", "compose", *words, "--json")
     assert code == 0
@@ -292,12 +266,5 @@ def test_a_unit_has_the_ending_that_systemd_needs(
 
 
 def test_a_quadlet_has_its_ending_too(tmp_path: Path) -> None:
-    wanted = places(
-        Rendered(
-            {
-                "qwen.container": "",
-            }
-        ),
-        str(tmp_path / "small"),
-    )
+    wanted = places(Rendered({"qwen.container": ""}), str(tmp_path / "small"))
     assert wanted == {tmp_path / "small.container": "qwen.container"}

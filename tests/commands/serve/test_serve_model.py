@@ -59,14 +59,8 @@ def test_weights_may_be_elsewhere(
 ) -> None:
     folder = model(tmp_path / "Qwen3-8B", "config.json")
     words = [
-        "serve",
-        "-w",
-        str(folder),
-        "--engine",
-        "vllm-fork@1.21",
-        "--python",
-        "/no/python",
-        *more,
+        *("serve", "-w", str(folder), "--engine", "vllm-fork@1.21"),
+        *("--python", "/no/python", *more),
     ]
     assert run(words) != 0
     assert "has no weight files" not in capsys.readouterr().err

@@ -310,27 +310,14 @@ def test_a_service_without_p_takes_the_next_free_port_and_keeps_it(
 
 def test_of_five_launches_on_one_port_one_wins(user: Keeper, model: Path, free_port: int) -> None:
     words = (
-        "--no-doctor",
-        "--python",
-        str(user.python),
-        "--detach",
-        "-n",
-        "1",
-        "-p",
-        str(free_port),
+        *("--no-doctor", "--python", str(user.python), "--detach", "-n", "1"),
+        *("-p", str(free_port)),
     )
     launches = [
         subprocess.Popen(
             [
-                sys.executable,
-                "-m",
-                "gaudi_launch",
-                "serve",
-                "-w",
-                str(model),
-                *words,
-                "--name",
-                f"s{number}",
+                *(sys.executable, "-m", "gaudi_launch", "serve", "-w", str(model), *words),
+                *("--name", f"s{number}"),
             ],
             env=user.environment,
             stdout=subprocess.PIPE,

@@ -43,9 +43,9 @@ if sys.argv[1:2] == ["-c"] and "gaudi-launch-answer:" in sys.argv[2]:
     print("gaudi-launch-answer:" + json.dumps(answer))
     sys.exit()
 if sys.argv[1:2] == ["-c"]:
-    sys.exit((home / "no-torch").exists())
+    sys.exit()
 if sys.argv[1:3] == ["image", "inspect"]:
-    sys.exit((home / "no-image").exists())
+    sys.exit()
 with (home / "calls").open("a") as calls:
     calls.write(json.dumps([name, *sys.argv[1:]]) + "\\n")
 count = len((home / "calls").read_text().splitlines())
@@ -134,27 +134,16 @@ def test_a_virtual_environment_at_the_pinned_commits(user: User) -> None:
     python, source = f"{folder}/venv/bin/python", f"{folder}/src/vllm-fork"
     pins = constraints_of(needed_release("vllm-fork@1.21"))
     pip = ["python", "-m", "pip", "install", "--index-url", mirror, "--constraint", pins]
+    git = ["git", "-C", source]
+    extension = "git+https://github.com/HabanaAI/vllm-hpu-extension.git@8afd253"
     assert user.calls == [
         ["base-python", "-m", "venv", "--system-site-packages", f"{folder}/venv"],
         ["git", "init", "--quiet", source],
-        [
-            "git",
-            "-C",
-            source,
-            "fetch",
-            "--tags",
-            "https://github.com/HabanaAI/vllm-fork.git",
-            "aice/v1.21.0",
-        ],
-        ["git", "-C", source, "checkout", "--quiet", "--detach", "277a33cd9"],
+        [*git, "fetch", "--tags", "https://github.com/HabanaAI/vllm-fork.git", "aice/v1.21.0"],
+        [*git, "checkout", "--quiet", "--detach", "277a33cd9"],
         [*pip, "--requirement", f"{source}/requirements-hpu.txt"],
         [*pip, "--editable", source],
-        [
-            *pip,
-            "--no-deps",
-            "--force-reinstall",
-            "git+https://github.com/HabanaAI/vllm-hpu-extension.git@8afd253",
-        ],
+        [*pip, "--no-deps", "--force-reinstall", extension],
         ["python", "-m", "pip", "uninstall", "--yes", "pillow"],
         [*pip, "--upgrade", "--force-reinstall", "pillow-simd"],
     ]
@@ -316,13 +305,7 @@ def test_other_packages_are_installed_beside_and_replace_the_old_version(user: U
     code, _, err = user.run(*VENV, "--vision")
     assert code == 0, err
     assert f"Trying the new version in {second}\n{second} is now in force. {first} is kept" in err
-    assert user.calls[before] == [
-        "base-python",
-        "-m",
-        "venv",
-        "--system-site-packages",
-        f"{second}/venv",
-    ]
+    assert user.calls[before][-1] == f"{second}/venv"
     assert linked.resolve() == second.resolve()
     # it has all that the first has, so it stays; rolled back, the first one does
     made = user.calls
@@ -333,11 +316,7 @@ def test_other_packages_are_installed_beside_and_replace_the_old_version(user: U
     assert linked.resolve() == first.resolve()
     # the second one is complete: it is put in force again without any step
     document = json.loads(user.run(*VENV, "--vision", "--json")[1])
-    assert (document["steps_run"], document["replaced"], document["services"]) == (
-        0,
-        str(first),
-        [],
-    )
+    assert [document[each] for each in ("steps_run", "replaced", "services")] == [0, str(first), []]
     assert (linked.resolve(), user.calls) == (second.resolve(), made)
 
 
@@ -393,29 +372,6 @@ def test_a_failed_installation_leaves_the_old_version_in_force(user: User) -> No
     assert linked.resolve() == (user.engines / "vllm-fork-1.21+2").resolve()
 
 
-def test_an_environment_that_was_removed_is_made_anew(user: User) -> None:
-    assert user.run(*VENV)[0] == 0
-    shutil.rmtree(user.engines / "vllm-fork-1.21/venv")
-    assert user.run(*VENV)[0] == 0
-    assert len(user.calls) == 14
-
-
-def test_an_image_that_was_removed_is_made_anew(user: User) -> None:
-    words = ("vllm-fork@1.21", "--in", "docker")
-    assert user.run(*words)[0] == 0
-    made = user.calls
-    code, out, _ = user.run(*words)
-    assert (code, user.calls) == (0, made) and out.startswith("Everything is already installed.\n")
-    # an environment of the same engine is another matter
-    assert user.run(*VENV)[0] == 0
-    assert user.run(*words)[1].startswith("Everything is already installed.\n")
-    (user.home / "no-image").touch()
-    code, out, _ = user.run(*words)
-    assert (code, user.calls[-2:]) == (0, made) and not out.startswith(
-        "Everything is already installed.\n"
-    )
-
-
 def test_an_image_with_the_engine_inside(user: User) -> None:
     code, out, err = user.run("vllm-fork@1.22", "--in", "docker", "--vision", "--json")
     assert code == 0, err
@@ -432,12 +388,8 @@ def test_an_image_with_the_engine_inside(user: User) -> None:
         needed_release("vllm-fork@1.22"), SetupExtras(vision=True)
     )
     document = json.loads(out)
-    assert (document["schema"], document["image"], document["python"], document["steps_run"]) == (
-        1,
-        image,
-        None,
-        2,
-    )
+    shown = [document[each] for each in ("schema", "image", "python", "steps_run")]
+    assert shown == [1, image, None, 2]
 
 
 @pytest.mark.parametrize(
@@ -482,24 +434,6 @@ def test_the_embedded_engine_comes_from_a_mirror(engine: str, user: User) -> Non
             ["--index-url", mirror],
         )
     assert user.calls == [] and not user.engines.exists()
-
-
-@pytest.mark.parametrize(
-    ("name", "engine", "commit"),
-    [
-        ("vllm-gaudi", "vllm-gaudi", "b059f9c9"),
-        ("vllm-gaudi@0.26", "vllm-gaudi@0.26.0", "b059f9c9"),
-        ("vllm-gaudi@main", "vllm-gaudi@main", "091bbadd"),
-        ("vllm-gaudi@0.24", "vllm-gaudi@0.24.0", "90815f2f2c19"),
-        # a number alone is its newest release; the complete one is exactly that
-        ("vllm-gaudi@0.13", "vllm-gaudi@0.13.0.post1", "906abe3ff735"),
-        ("vllm-gaudi@0.13.0", "vllm-gaudi@0.13.0", "de3d735d655a"),
-        ("tgi@3.2.3", "tgi@3.2.3", "a1f3ebe1"),
-    ],
-)
-def test_a_release_is_named_by_its_number(name: str, engine: str, commit: str) -> None:
-    found = needed_release(name)
-    assert (found.engine, found.code.commit) == (engine, commit)
 
 
 def test_a_release_without_a_line_is_refused_with_those_that_have_one() -> None:
@@ -572,14 +506,6 @@ def test_an_image_is_said_to_be_named_by_its_tag(user: User) -> None:
     )
 
 
-def test_a_trial_counts_only_for_exactly_the_file_that_was_tried(tmp_path: Path) -> None:
-    file = Path(constraints_of(needed_release("vllm-gaudi")) or "")
-    assert trial_of(str(file)) is not None
-    changed = tmp_path / file.name
-    changed.write_text(file.read_text(encoding="utf-8") + "another==1.0\n", encoding="utf-8")
-    assert trial_of(str(changed)) is None
-
-
 def test_the_recorded_trials_are_of_the_shipped_files_and_metrics_answered() -> None:
     folder = profiles_dir() / "engines" / "constraints"
     record = json.loads((folder / "record.json").read_text(encoding="utf-8"))["tried"]
@@ -587,25 +513,6 @@ def test_the_recorded_trials_are_of_the_shipped_files_and_metrics_answered() -> 
     assert [name for name in record if trial_of(str(folder / f"{name}.txt")) is None] == []
     assert {each["metrics"] for each in record.values()} == {"[200, 200]"}
     assert [name for name, each in record.items() if each["conflicts"]] == []
-
-
-def test_the_plugin_stands_on_upstream_without_its_torch() -> None:
-    steps = code_steps(needed_release("vllm-gaudi"), "py", "/s", SetupExtras())
-    assert [" ".join(step.argv) for step in steps] == [
-        "git init --quiet /s/vllm",
-        "git -C /s/vllm fetch --tags https://github.com/vllm-project/vllm.git main",
-        "git -C /s/vllm checkout --quiet --detach 568afb3a",
-        "sed -i /^torch/d /s/vllm/requirements/build/cuda.txt",
-        "py -m pip install --requirement /s/vllm/requirements/build/cuda.txt",
-        "env VLLM_TARGET_DEVICE=empty py -m pip install --no-build-isolation --editable /s/vllm",
-        "git init --quiet /s/vllm-gaudi",
-        (
-            "git -C /s/vllm-gaudi fetch --tags https://github.com/vllm-project/vllm-gaudi.git "
-            "releases/v0.26.0"
-        ),
-        "git -C /s/vllm-gaudi checkout --quiet --detach b059f9c9",
-        "py -m pip install --no-build-isolation --editable /s/vllm-gaudi",
-    ]
 
 
 def test_an_image_takes_the_resolved_versions(tmp_path: Path) -> None:
@@ -631,27 +538,6 @@ def test_an_image_takes_the_resolved_versions(tmp_path: Path) -> None:
         line for line in shipped.splitlines(True) if not line.startswith("#")
     )
     assert "constraints.txt" not in dockerfile(release, SetupExtras(unpinned=True))
-
-
-def test_scale_out_builds_libfabric_then_the_wrapper_and_the_demo() -> None:
-    text = dockerfile(needed_release("vllm-fork@1.21"), SetupExtras(scale_out=True))
-    tree = "/opt/gaudi-launch/libfabric-1.20.0"
-    wanted = [
-        (
-            f'RUN ["env", "-C", "{tree}", "./configure", "--prefix=/opt/libfabric", '
-            '"--with-synapseai=/usr"]'
-        ),
-        f'RUN ["make", "-C", "{tree}", "-j8", "install"]',
-        (
-            'RUN ["env", "LIBFABRIC_ROOT=/opt/libfabric", "make", "-C", '
-            '"/opt/gaudi-launch/hccl_ofi_wrapper"]'
-        ),
-        'RUN ["make", "-C", "/opt/hccl_demo"]',
-        "ENV LD_LIBRARY_PATH=/opt/libfabric/lib:/usr/lib/habanalabs:$LD_LIBRARY_PATH",
-    ]
-    lines = text.splitlines()
-    places = [lines.index(line) for line in wanted]
-    assert places == sorted(places)
 
 
 @pytest.mark.parametrize(
@@ -681,26 +567,6 @@ def test_wrong_input_starts_nothing(
     got, out, err = user.run(*words)
     assert (got, out) == (code, "")
     assert says in err and "s3cret" not in err
-    assert user.calls == [] and not user.engines.exists()
-
-
-@pytest.mark.parametrize(
-    ("missing", "words", "says"),
-    [
-        ("docker", ("tgi",), "docker is not on PATH"),
-        ("git", VENV, "git is not on PATH"),
-        ("torch", VENV, "habana_frameworks"),
-    ],
-)
-def test_what_is_missing_is_said_first(
-    missing: str, words: tuple[str, ...], says: str, user: User
-) -> None:
-    if missing == "torch":
-        (user.home / "no-torch").touch()
-    else:
-        (user.bin / missing).unlink()
-    code, out, err = user.run(*words)
-    assert (code, out) == (3, "") and says in err
     assert user.calls == [] and not user.engines.exists()
 
 

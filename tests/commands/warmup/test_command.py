@@ -13,24 +13,11 @@ from gaudi_launch.core.buckets.past_requests import read_workload
 from tests.support.plots import needs_matplotlib, texts
 
 QWQ = [
-    "-w",
-    "/models/QwQ-32B",
-    "-n",
-    "8",
-    "-b",
-    "24",
-    "-i",
-    "4,38912",
-    "-o",
-    "4,2048",
-    "-l",
-    "40960",
-    "-t",
-    "40960",
-    "--reduce",
-    "8,24000",
+    *("-w", "/models/QwQ-32B", "-n", "8", "-b", "24", "-i", "4,38912", "-o", "4,2048"),
+    *("-l", "40960", "-t", "40960", "--reduce", "8,24000"),
 ]
 FORK = ("--engine", "vllm-fork@1.21")
+LLAMA_70B = "meta-llama/Llama-3.1-70B-Instruct"
 
 
 @pytest.fixture(autouse=True)
@@ -163,6 +150,17 @@ def test_plugin_with_trace_and_pictures(tmp_path: Path, capsys: pytest.CaptureFi
         pytest.param("--plot /dev/null/grid.png", "plot.not_written", 2, marks=needs_matplotlib),
         ("--engine cpu", "warmup.unknown_engine", 2),
         ("-n 2 -m 3", "placement.count_differs", 2),
+        ("--engine tgi --graphs 20", "warmup.own_list", 2),
+        ("--engine tgi --overhead 5%", "warmup.own_list", 2),
+        ("--engine tgi -r 8,1000", "tgi.option", 2),
+        ("--engine tgi -s", "warmup.list_unknown", 2),
+        ("--machine simulated:nothing", "host.unknown_machine", 2),
+        (
+            "-w meta-llama/Llama-3.1-70B-Instruct -n 1 --machine simulated:hls2",
+            "fit.plan_refused",
+            3,
+        ),
+        ("--engine vllm-gaudi -w BAAI/bge-m3 -n 1 -l 8192", "warmup.not_warmed", 2),
     ],
 )
 def test_refusals(words: str, id: str, code: int, capsys: pytest.CaptureFixture[str]) -> None:
@@ -222,32 +220,6 @@ def test_tgi_makes_its_list_itself(capsys: pytest.CaptureFixture[str]) -> None:
     assert "tgi@3.3.5" in page and "Settings" not in page and "three times" in page
 
 
-@pytest.mark.parametrize(
-    ("words", "id", "code"),
-    [
-        ("--engine tgi --graphs 20", "warmup.own_list", 2),
-        ("--engine tgi --overhead 5%", "warmup.own_list", 2),
-        ("--engine tgi -r 8,1000", "tgi.option", 2),
-        ("--engine tgi -s", "warmup.list_unknown", 2),
-        ("--engine cpu", "warmup.unknown_engine", 2),
-        ("--machine simulated:nothing", "host.unknown_machine", 2),
-        (
-            (
-                "--engine vllm-gaudi -w meta-llama/Llama-3.1-70B-Instruct -n 1 --machine "
-                "simulated:hls2"
-            ),
-            "fit.plan_refused",
-            3,
-        ),
-    ],
-)
-def test_what_cannot_be_counted(
-    words: str, id: str, code: int, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(["warmup", *words.split(), "--json"]) == code
-    assert json.loads(capsys.readouterr().out)["error"]["id"] == id
-
-
 def test_busy_cards_do_not_matter_where_nothing_is_started(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -255,12 +227,6 @@ def test_busy_cards_do_not_matter_where_nothing_is_started(
     free = answer(capsys, *words, "--machine", "simulated:hls2")
     busy = answer(capsys, *words, "--machine", "simulated:hls2+busy=0,1,2,3,4,5,6,7")
     assert free["plans"] == busy["plans"]
-
-
-def test_a_model_that_is_not_warmed_up_says_so(capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["--engine", "vllm-gaudi", "-w", "BAAI/bge-m3", "-n", "1", "-l", "8192", "--json"]
-    assert run(["warmup", *words]) == 2
-    assert json.loads(capsys.readouterr().out)["error"]["id"] == "warmup.not_warmed"
 
 
 # --- the list in hand is the one that a plan of the same words takes
@@ -298,12 +264,8 @@ def test_warmup_and_plan_agree(
     for name, value in exported.items():
         monkeypatch.setenv(name, value)
     line = [
-        "--machine",
-        "simulated:hls2",
-        "-w",
-        "meta-llama/Llama-3.1-8B-Instruct",
-        "--json",
-        *words.split(),
+        *("--machine", "simulated:hls2", "-w", "meta-llama/Llama-3.1-8B-Instruct"),
+        *("--json", *words.split()),
     ]
     assert run(["plan", *line]) == 0
     planned = json.loads(capsys.readouterr().out)["buckets"]

@@ -79,6 +79,9 @@ def test_the_image_that_serves_is_published_or_built() -> None:
         ("vllm-gaudi@0.24", "vllm-gaudi@0.24.0", "0.24.0"),
         ("vllm-gaudi@0.24.0", "vllm-gaudi@0.24.0", "0.24.0"),
         ("vllm-gaudi@main", "vllm-gaudi@main", "main"),
+        # a number alone is its newest release; the complete one is exactly that
+        ("vllm-gaudi@0.13", "vllm-gaudi@0.13.0.post1", "0.13.0.post1"),
+        ("vllm-gaudi@0.13.0", "vllm-gaudi@0.13.0", "0.13.0"),
         ("vllm-gaudi@0.19.1", "vllm-gaudi@0.19.1", "0.19.1"),
         ("vllm-fork@1.21", "vllm-fork@1.21", None),
     ],

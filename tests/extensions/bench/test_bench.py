@@ -39,15 +39,8 @@ def test_a_second_run_is_not_answered_from_the_cache_of_prefixes(
     for name in ("a", "b"):
         with serving() as (url, manner):
             words = (
-                "-i",
-                "40,60",
-                "-o",
-                "2",
-                "--requests",
-                "5",
-                "--save",
-                str(tmp_path / name),
-                *seed,
+                *("-i", "40,60", "-o", "2", "--requests", "5"),
+                *("--save", str(tmp_path / name), *seed),
             )
             assert bench(capsys, url, *words)[0] == 0
         runs.append(run_file.load(tmp_path / name))
@@ -126,19 +119,8 @@ def test_without_a_rate_each_waits_for_a_place(
 ) -> None:
     file = tmp_path / "run.json"
     with serving(first=0.1) as (url, _):
-        words = (
-            "-i",
-            "20",
-            "-o",
-            "1",
-            "--requests",
-            "6",
-            "--concurrency",
-            "2",
-            "--save",
-            str(file),
-        )
-        code, found = bench(capsys, url, *words)
+        words = ("-i", "20", "-o", "1", "--requests", "6", "--concurrency", "2")
+        code, found = bench(capsys, url, *words, "--save", str(file))
     assert (code, found["workload"]["arrivals"], found["workload"]["concurrency"]) == (
         0,
         "closed",
@@ -328,17 +310,8 @@ def test_control_c_keeps_what_is_done(tmp_path: Path) -> None:
     with serving(gap=0.02) as (url, manner):
         process = subprocess.Popen(
             [
-                *(
-                    sys.executable,
-                    "-m",
-                    "gaudi_launch",
-                    "bench",
-                    url,
-                    "--tool",
-                    "builtin",
-                    "--rate",
-                    "20",
-                ),
+                *(sys.executable, "-m", "gaudi_launch", "bench", url, "--tool", "builtin"),
+                *("--rate", "20"),
                 *("--requests", "5000", "-i", "20", "-o", "5", "--save", str(file), "--json"),
             ],
             stdout=subprocess.PIPE,

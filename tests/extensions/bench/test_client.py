@@ -75,8 +75,7 @@ class Raw:
 
 
 @pytest.mark.parametrize(
-    ("host", "detail"),
-    [("127.0.0.1", "Connect call failed"), ("a" * 64, "too long")],
+    ("host", "detail"), [("127.0.0.1", "Connect call failed"), ("a" * 64, "too long")]
 )
 def test_a_server_that_cannot_be_reached_is_named_with_the_reason(host: str, detail: str) -> None:
     with pytest.raises(ServerError) as caught:
@@ -145,18 +144,8 @@ def test_https(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     key, cert = tmp_path / "key.pem", tmp_path / "cert.pem"
     made = subprocess.run(
         [
-            *(
-                "openssl",
-                "req",
-                "-x509",
-                "-newkey",
-                "rsa:2048",
-                "-nodes",
-                "-days",
-                "2",
-                "-subj",
-                "/CN=localhost",
-            ),
+            *("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"),
+            *("-subj", "/CN=localhost"),
             *("-addext", "subjectAltName=DNS:localhost", "-keyout", str(key), "-out", str(cert)),
         ],
         capture_output=True,

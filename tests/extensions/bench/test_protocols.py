@@ -63,10 +63,7 @@ GENERATED = {
             "/v1/chat/completions",
             {
                 "choices": [
-                    {
-                        "message": {"content": "Paris", "reasoning": "hm"},
-                        "finish_reason": "length",
-                    }
+                    {"message": {"content": "Paris", "reasoning": "hm"}, "finish_reason": "length"}
                 ],
                 "usage": USAGE,
             },

@@ -195,10 +195,7 @@ def test_what_was_learned_for_people(capsys: pytest.CaptureFixture[str]) -> None
     views(
         capsys,
         "bench-learn",
-        [
-            lambda: bench.show_learning(OUTCOME, False),
-            lambda: bench.show_learned(None, False),
-        ],
+        [lambda: bench.show_learning(OUTCOME, False), lambda: bench.show_learned(None, False)],
     )
 
 

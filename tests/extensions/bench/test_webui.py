@@ -279,15 +279,8 @@ def test_a_page_for_everybody_is_said_to_be_one() -> None:
     with serving() as (url, _):
         process = subprocess.Popen(
             [
-                sys.executable,
-                "-m",
-                "gaudi_launch",
-                "webui",
-                url,
-                "-u",
-                "0.0.0.0",
-                "-p",
-                str(unused_port()),
+                *(sys.executable, "-m", "gaudi_launch", "webui", url, "-u", "0.0.0.0"),
+                *("-p", str(unused_port())),
             ],
             stderr=subprocess.PIPE,
             text=True,

@@ -83,12 +83,22 @@ class User:
         return [*begin, "--python", str(self.python), "--dataset", str(self.dataset), *words]
 
     def run(self, *words: str, do: str = "") -> tuple[int, str, str]:
+        return self.call(*self.argv(*words), do=do)
+
+    def call(self, *argv: str, do: str = "") -> tuple[int, str, str]:
         environment = {**self.environment, "TRIVIAL_DO": do}
         done = subprocess.run(
-            self.argv(*words), env=environment, capture_output=True, text=True, timeout=GENEROUS
+            argv, env=environment, capture_output=True, text=True, timeout=GENEROUS
         )
         assert "Traceback" not in done.stderr
         return done.returncode, done.stdout, done.stderr
+
+    def plan(self, *words: str) -> dict[str, Any]:
+        """Return the plan of a command line."""
+        code, out, err = self.call(sys.executable, "-m", "gaudi_launch", "plan", *words, "--json")
+        assert code == 0, err
+        found: dict[str, Any] = json.loads(out)
+        return found
 
     def called(self) -> list[dict[str, Any]]:
         text = self.calls.read_text() if self.calls.exists() else ""
@@ -142,7 +152,7 @@ def test_the_whole_way_to_fp8(user: User) -> None:
     assert files(user.out / "g2") == EXPECTED
     assert json.loads(quant.read_text())["dump_stats_path"] == str(user.out / "g2" / "inc_output")
     assert sorted(path.name for path in user.out.iterdir() if not path.name.startswith(".")) == [
-        *("calibration.json", "g2", "logs", "maxabs_measure_g2.json", "maxabs_quant_g2.json"),
+        *("calibration.json", "g2", "logs", "maxabs_measure_g2.json", "maxabs_quant_g2.json")
     ]
     assert {call["env"]["HABANA_VISIBLE_MODULES"] for call in user.called()} == {"0,1"}
     assert [line for line in err.splitlines() if line.startswith("Phase")] == [
@@ -151,28 +161,9 @@ def test_the_whole_way_to_fp8(user: User) -> None:
         "Phase 3/4: post-process the measurements",
         "Phase 4/4: quantise once to write the scales",
     ]
-    planned = subprocess.run(
-        [
-            *(
-                sys.executable,
-                "-m",
-                "gaudi_launch",
-                "plan",
-                "-w",
-                str(user.model),
-                "-n",
-                "2",
-                "-d",
-                "fp8",
-            ),
-            *("--engine", "vllm-fork@1.22", "--json"),
-        ],
-        env=user.environment,
-        capture_output=True,
-        text=True,
-        timeout=GENEROUS,
-    )
-    assert json.loads(planned.stdout)["env"]["QUANT_CONFIG"] == str(quant)
+    engine = ("--engine", "vllm-fork@1.22")
+    planned = user.plan("-w", str(user.model), "-n", "2", "-d", "fp8", *engine)
+    assert planned["env"]["QUANT_CONFIG"] == str(quant)
     # a second run has nothing to do; --force has all of it
     assert user.run()[0] == 0
     assert len(user.steps()) == 4
@@ -289,14 +280,9 @@ def test_model_and_data_set_from_a_hub(user: User) -> None:
     name = "NeelNanda/pile-10k"
     with Hub({}, repo="no/body", others={"Qwen/Qwen3-8B": weights}, datasets={name: data}) as hub:
         user.environment |= {**hub.environment(), "HF_HOME": str(user.home / "hf")}
-        done = subprocess.run(
-            [*CALIBRATE, "Qwen/Qwen3-8B", "-n", "2", "--python", str(user.python)],
-            env=user.environment,
-            capture_output=True,
-            text=True,
-            timeout=GENEROUS,
-        )
-    assert done.returncode == 0, done.stderr
+        hub_words = ("Qwen/Qwen3-8B", "-n", "2", "--python", str(user.python))
+        code, _, err = user.call(*CALIBRATE, *hub_words)
+    assert code == 0, err
     where = user.home / "data" / "gaudi-launch"
     words = user.called()[0]["words"]
     assert user.steps() == ["2", "3", "4"]
@@ -315,23 +301,8 @@ def test_deepseek_r1_converts_measures_and_serves(tmp_path: Path) -> None:
         (folder / name).write_bytes(data)
 
     def calibrate(*words: str) -> tuple[int, str, str]:
-        argv = [
-            sys.executable,
-            "-m",
-            "gaudi_launch",
-            "fp8",
-            "calibrate",
-            str(folder),
-            "-n",
-            "8",
-            "--trust-remote-code",
-        ]
-        argv += ["--python", str(user.python), *words]
-        done = subprocess.run(
-            argv, env=user.environment, capture_output=True, text=True, timeout=GENEROUS
-        )
-        assert "Traceback" not in done.stderr
-        return done.returncode, done.stdout, done.stderr
+        model = (str(folder), "-n", "8", "--trust-remote-code", "--python", str(user.python))
+        return user.call(*CALIBRATE, *model, *words)
 
     for option in ("--dataset", "--batch"):
         code, _, err = calibrate(option, "4")
@@ -344,28 +315,8 @@ def test_deepseek_r1_converts_measures_and_serves(tmp_path: Path) -> None:
     assert words[words.index("--model") + 1] == converted
     assert Path(converted, "model.safetensors.index.json").is_file()
     assert words[words.index("--nprompts") + 1] == "16"
-    assert f"serve -w {folder} -n 8 -q" in out
-    planned = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "gaudi_launch",
-            "plan",
-            "-w",
-            str(folder),
-            "-n",
-            "8",
-            "-q",
-            "--trust-remote-code",
-            "--json",
-        ],
-        env=user.environment,
-        capture_output=True,
-        text=True,
-        timeout=GENEROUS,
-    )
+    assert f"serve {folder} -n 8 -q" in out
     quant = user.out.parents[1] / "deepseek-v3.1" / "g2-n8-deepseek_r1" / "maxabs_quant_g2.json"
-    plan = json.loads(planned.stdout)
-    assert planned.returncode == 0, plan
+    plan = user.plan("-w", str(folder), "-n", "8", "-q", "--trust-remote-code")
     assert plan["env"]["QUANT_CONFIG"] == str(quant)
     assert plan["argv"][plan["argv"].index("--kv-cache-dtype") + 1] == "fp8_inc"

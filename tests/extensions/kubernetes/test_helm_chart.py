@@ -133,16 +133,8 @@ def test_a_changed_bucket_file_changes_only_its_models_pods(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     words = (
-        "-w",
-        "Qwen/Qwen3-8B",
-        "-n",
-        "1",
-        "--accelerator",
-        "gaudi2",
-        "--engine",
-        "vllm-gaudi",
-        "--name",
-        "stack",
+        *("-w", "Qwen/Qwen3-8B", "-n", "1", "--accelerator", "gaudi2", "--engine", "vllm-gaudi"),
+        *("--name", "stack"),
     )
     other = "-w Qwen/Qwen3-14B -n 1 --engine vllm-gaudi"
     one, two = (

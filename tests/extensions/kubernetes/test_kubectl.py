@@ -60,6 +60,8 @@ def test_a_failure_has_the_last_line_or_the_exit_code(program: Callable[[str], K
     silent = ("kube.failed", ExitCode.FAILED, {"why": "exit status 3"})
     assert refusal(lambda: program("exit 3").document("get")) == silent
     assert refusal(lambda: program("exit 3").show("get")) == silent
+    killed = refusal(lambda: program("kill -9 $$").document("get"))
+    assert killed == ("kube.failed", ExitCode.FAILED, {"why": "exit status -9"})
 
 
 def test_a_program_that_cannot_be_run(tmp_path: Path) -> None:

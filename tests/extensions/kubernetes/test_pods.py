@@ -16,7 +16,7 @@ import pytest
 
 from gaudi_launch.extensions.kubernetes.pods import keep_recipes, multi_node
 from tests.support.http_answers import server
-from tests.support.waiting import GENEROUS, unused_port
+from tests.support.waiting import GENEROUS, until, unused_port
 
 PODS = Path(keep_recipes.__file__).parent
 
@@ -109,13 +109,6 @@ def test_a_full_volume_does_not_end_the_keeper(
 def test_wrong_words_of_the_keeper(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert keep_recipes.main(words) == 2
     assert "bring FROM TO" in capsys.readouterr().err
-
-
-def until(asked: Any, seconds: float = 20) -> None:
-    last = time.monotonic() + seconds
-    while not asked():
-        assert time.monotonic() < last
-        time.sleep(0.05)
 
 
 @pytest.fixture

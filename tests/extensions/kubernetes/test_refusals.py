@@ -70,15 +70,8 @@ __all__ = ["_plain"]
         ((*CHAT, "--kind", "rayservice", "--image", "i", "--monitor"), 2, "--monitor"),
         (
             (
-                *CHAT,
-                "--kind",
-                "rayservice",
-                "--image",
-                "i",
-                "--autoscale",
-                "hpa",
-                "--replicas",
-                "1..2",
+                *(*CHAT, "--kind", "rayservice", "--image", "i", "--autoscale", "hpa"),
+                *("--replicas", "1..2"),
             ),
             2,
             "--autoscale",

@@ -48,10 +48,7 @@ ENGINE = ".spec.template.spec.engine"
             {"env": [{"name": "A", "value": "1"}, {"name": "A", "value": "2"}]},
             "two values for the variable A",
         ),
-        (
-            {"resources": {"limits": {"memory": "5 GB"}}},
-            "memory: '5 GB' is not a quantity",
-        ),
+        ({"resources": {"limits": {"memory": "5 GB"}}}, "memory: '5 GB' is not a quantity"),
         (
             {
                 "resources": {

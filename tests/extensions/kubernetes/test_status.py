@@ -19,34 +19,9 @@ from gaudi_launch.extensions.kubernetes.status import (
     reference_of,
     statuses,
 )
-from tests.support.kubernetes_documents import goldens
+from tests.support.kubernetes_documents import goldens, pod, thing
 
 NOW = datetime(2026, 11, 21, 9, 0, tzinfo=timezone.utc)
-
-
-def thing(kind: str, name: str, instance: str = "chat", **parts: Any) -> dict[str, Any]:
-    """Return an object that is ten minutes old."""
-    labels = {
-        "app.kubernetes.io/instance": instance,
-        "app.kubernetes.io/name": f"{name}-model",
-        "app.kubernetes.io/component": "engine",
-    }
-    metadata = {"name": name, "labels": labels, "creationTimestamp": "2026-11-21T08:50:00Z"}
-    return {
-        "apiVersion": "v1",
-        "kind": kind,
-        **parts,
-        "metadata": {**metadata, **parts.get("metadata", {})},
-    }
-
-
-def pod(**status: Any) -> dict[str, Any]:
-    """Return a pod with an engine whose startup probe allows 2400 s."""
-    probe = {"periodSeconds": 5, "failureThreshold": 480}
-    containers = [{"name": "engine", "startupProbe": probe}, {"name": "keep-recipes"}]
-    return thing(
-        "Pod", "chat-a", spec={"nodeName": "gaudi-1", "containers": containers}, status=status
-    )
 
 
 def waiting(reason: str, detail: str | None = None, name: str = "engine") -> dict[str, Any]:
@@ -215,10 +190,7 @@ CRASHED = message("kube.crashed", container="engine", code=3)
         (
             pod(
                 containerStatuses=[
-                    {
-                        **waiting("CrashLoopBackOff"),
-                        "lastState": {"terminated": {"exitCode": 3}},
-                    }
+                    {**waiting("CrashLoopBackOff"), "lastState": {"terminated": {"exitCode": 3}}}
                 ]
             ),
             ("failed", CRASHED),
@@ -227,10 +199,7 @@ CRASHED = message("kube.crashed", container="engine", code=3)
         (
             pod(
                 containerStatuses=[
-                    {
-                        **waiting("ContainerCreating"),
-                        "lastState": {"terminated": {"exitCode": 3}},
-                    }
+                    {**waiting("ContainerCreating"), "lastState": {"terminated": {"exitCode": 3}}}
                 ]
             ),
             ("preparing", None),

@@ -20,12 +20,12 @@ MORE = {
     "odd-name": (
         "-w", "/data/my models/模型_V1.0---", "-n", "2", "--engine", "vllm-gaudi", "--accelerator",
         "gaudi3-pcie", "--autoscale", "hpa", "--replicas", "2..1000", "--monitor", "-p", "9000",
-        "-u", "127.0.0.1",
+        "-u", "127.0.0.1"
     ),
     "all-at-once": (
         *R1, "--kind", "leaderworkerset", "--autoscale", "hpa", "--replicas", "40..1000",
         "--monitor", "--webui", "--ingress-host", "*.example.com", "--secret",
-        "hub:HF_TOKEN,VLLM_API_KEY,RAY_AUTH_TOKEN", "--name", "r1",
+        "hub:HF_TOKEN,VLLM_API_KEY,RAY_AUTH_TOKEN", "--name", "r1"
     ),
     "tgi-in-a-folder": (*TGI, "-n", "8", "--replicas", "3", "--no-recipes", "--webui"),
 }  # fmt: skip

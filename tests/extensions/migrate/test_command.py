@@ -224,14 +224,8 @@ def test_an_assignment_in_front_is_honoured_and_kept(
     # the script knows no top for a range of one number, and takes its own
     assert shown["plan"]["env"]["VLLM_PROMPT_SEQ_BUCKET_MAX"] == "1152"
     assert shown["command"] == [
-        *(
-            "env",
-            "VLLM_GRAPH_RESERVED_MEM=0.4",
-            "gaudi-launch",
-            "serve",
-            "--engine",
-            "vllm-fork@1.21",
-        ),
+        *("env", "VLLM_GRAPH_RESERVED_MEM=0.4", "gaudi-launch", "serve"),
+        *("--engine", "vllm-fork@1.21"),
         *("-w", "/models/Qwen3-8B", "-i", "2048"),
     ]
 

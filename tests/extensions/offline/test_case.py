@@ -327,59 +327,37 @@ SAVED = replace(GAUDI, image="org/i", image_file="image/image.tar")
 THIS = f"{sys.version_info[0]}.{sys.version_info[1]}"
 
 
+LOADED = {"engine": SAVED, "files": {"image/image.tar": "image"}}
+OLD = {"target": PackTarget("3.1", platform.machine())}
+ALIEN = {"target": PackTarget("3.11", "riscv64")}
+
+
 @pytest.mark.parametrize(
-    ("change", "python", "id", "code", "values"),
+    ("change", "python", "id", "found", "wanted"),
     [
-        (
-            {"target": PackTarget("3.11", "riscv64")},
-            None,
-            "offline.machine",
-            ExitCode.MACHINE,
-            {"found": platform.machine(), "wanted": "riscv64"},
-        ),
-        (
-            {"target": PackTarget("3.1", platform.machine())},
-            sys.executable,
-            "offline.python_other",
-            ExitCode.MACHINE,
-            {"python": sys.executable, "found": THIS, "wanted": "3.1"},
-        ),
-        (
-            {},
-            "/bin/false",
-            "offline.python_other",
-            ExitCode.MACHINE,
-            {"python": "/bin/false", "found": "exit status 1", "wanted": "3.11"},
-        ),
-        (
-            {},
-            "/gone",
-            "offline.python_other",
-            ExitCode.MACHINE,
-            {"python": "/gone", "found": os.strerror(2), "wanted": "3.11"},
-        ),
-        (
-            {"engine": SAVED, "files": {"image/image.tar": "image"}},
-            None,
-            "offline.load",
-            ExitCode.FAILED,
-            {"image": "org/i"},
-        ),
+        (ALIEN, None, "offline.machine", platform.machine(), "riscv64"),
+        (OLD, sys.executable, "offline.python_other", THIS, "3.1"),
+        ({}, "/bin/false", "offline.python_other", "exit status 1", "3.11"),
+        ({}, "/gone", "offline.python_other", os.strerror(2), "3.11"),
+        (LOADED, None, "offline.load", "", ""),
     ],
 )
 def test_a_pack_for_another_host_is_refused(
     change: dict[str, Any],
     python: str | None,
     id: str,
-    code: ExitCode,
-    values: dict[str, Any],
+    found: str,
+    wanted: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     as_host(monkeypatch, tmp_path / "host")
     monkeypatch.setenv("DOCKER_FAILS", "load")
     pack = pack_of(tmp_path / "pack", **change)
-    with refused(id, code, **values):
+    code = ExitCode.FAILED if id == "offline.load" else ExitCode.MACHINE
+    values = {"found": found, "wanted": wanted} if found else {"image": "org/i"}
+    named = {"python": python} if python is not None else {}
+    with refused(id, code, **named, **values):
         offline.install(pack, Silent(), python=python)
     assert (tmp_path / "host").exists() is (id == "offline.load")
 

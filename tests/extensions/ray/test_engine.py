@@ -305,31 +305,14 @@ def test_plain_generation_on_a_card_wants_its_optimum_habana(
 
 def test_without_cards_ray_is_asked_for_none() -> None:
     """A Ray that has no HPU resource would wait for one without end."""
-    made = make_plan(
-        Request(model="/m/x", replicas=(1, 2)),
-        simulated.make("hls2"),
-        Model("/m/x", "x"),
-        find("ray-serve:cpu"),
-    )
-    assert config_of(made)["applications"][0]["deployments"][0]["ray_actor_options"] == {
-        "num_cpus": 0
-    }
+    made = plan("ray-serve:cpu", model=Model("/m/x", "x"), replicas=(1, 2))
+    (deployment,) = config_of(made)["applications"][0]["deployments"]
+    assert deployment["ray_actor_options"] == {"num_cpus": 0}
     assert [setting for setting in made.settings if setting.name == "resources.HPU"] == []
-
-
-def test_on_the_cpu_hpus_are_counted_and_no_card_is_named() -> None:
-    made = make_plan(
-        Request(model="/m/x", replicas=(1, 2)),
-        simulated.make("hls2"),
-        Model("/m/x", "x"),
-        find("ray-serve:cpu"),
-    )
+    # on the CPU, HPUs are counted and no card is named
     assert made.command.argv[made.command.argv.index("--hpus") + 1] == "2"
-    assert (
-        "HABANA_VISIBLE_MODULES" in made.command.unset
-        and "HABANA_VISIBLE_MODULES" not in made.command.env
-    )
-    scaling = config_of(made)["applications"][0]["deployments"][0]["autoscaling_config"]
+    assert "HABANA_VISIBLE_MODULES" in {*made.command.unset} - {*made.command.env}
+    scaling = deployment["autoscaling_config"]
     assert (scaling["upscale_delay_s"], scaling["downscale_delay_s"]) == (5, 60)
 
 
@@ -358,9 +341,7 @@ WHOLE = [
     Case("nine", PLUGIN, MODEL, {"cards": 9}),
     Case("inc", PLUGIN, MODEL, {"inc_fp8": True}),
     Case("inc of a fork", FORK, MODEL, {"inc_fp8": True}),
-    Case(
-        "seen by Ray", PLUGIN, MODEL, SHORT, {"RAY_EXPERIMENTAL_NOSET_HABANA_VISIBLE_MODULES": "0"}
-    ),
+    Case("seen by Ray", PLUGIN, MODEL, SHORT, {NOT_SET: "0"}),
     Case("own address", PLUGIN, MODEL, {**SHORT, "extra": ("--port=9000", "--host", "0.0.0.0")}),
     Case("key", PLUGIN, MODEL, SHORT, {"VLLM_API_KEY": "sesame-opens"}),
 ]

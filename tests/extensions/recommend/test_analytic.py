@@ -24,9 +24,7 @@ COST = StepTime(100.0, 0.0, 0.0, 10.0, 1.0, 0.5, "round")
 
 def group(tokens: float = 1e6, computed: float = 200.0) -> Any:
     return SimpleNamespace(
-        memory=SimpleNamespace(tokens=tokens),
-        speed=SimpleNamespace(cost=COST),
-        computed=computed,
+        memory=SimpleNamespace(tokens=tokens), speed=SimpleNamespace(cost=COST), computed=computed
     )
 
 

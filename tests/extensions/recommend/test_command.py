@@ -16,18 +16,8 @@ from tests.support.recommend import SMALL
 # test_case.py checks the answer itself, with as many requests as users get
 
 FEW = (
-    "--accelerator",
-    "gaudi2",
-    "-n",
-    "1",
-    "-d",
-    "bf16",
-    "--max-prefill-seqs",
-    "1",
-    "-i",
-    "64,500",
-    "-o",
-    "10,50",
+    *("--accelerator", "gaudi2", "-n", "1", "-d", "bf16", "--max-prefill-seqs", "1"),
+    *("-i", "64,500", "-o", "10,50"),
 )
 
 

@@ -24,8 +24,7 @@ COST = StepTime(100.0, 0.0, 0.0, 10.0, 0.0, 0.0, "round")
 SHAPE = Shape(1, 1, 64, 64, 5e9, 1e3, 64, 1, 64)
 # two blocks for each request
 SETUP = ServedSetup(
-    limits(num_blocks=16),
-    Speed(COST, Division("gaudi2", 1, "bf16", 2.0, 2.0, "static"), SHAPE),
+    limits(num_blocks=16), Speed(COST, Division("gaudi2", 1, "bf16", 2.0, 2.0, "static"), SHAPE)
 )
 
 

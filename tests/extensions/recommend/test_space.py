@@ -62,14 +62,6 @@ def staged_case(
     return SearchCase(model, pool, (searched,), SHORT, (1000, 100), cards=cards, staged=True)
 
 
-def test_each_number_of_cards_is_divided_into_stages() -> None:
-    case = staged_case(cards=(4, 8))
-    assert list(layouts(case, case.engines[0])) == [
-        *((4, 1), (2, 2), (1, 4)),
-        *((8, 1), (4, 2), (2, 4), (1, 8)),
-    ]
-
-
 def test_an_engine_without_stages_has_one() -> None:
     case = staged_case(engine=PLUGIN)
     assert list(layouts(case, case.engines[0])) == [(1, 1), (2, 1), (4, 1), (8, 1)]

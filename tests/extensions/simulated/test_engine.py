@@ -156,11 +156,6 @@ def test_vllm_knows_that_a_model_has_experts() -> None:
     ("wishes", "id", "code"),
     [
         ({"extra": ("--speculative-config", "{}")}, "simulated.no_option", ExitCode.USAGE),
-        (
-            {"extra": ("--distributed-executor-backend", "mp")},
-            "simulated.no_option",
-            ExitCode.USAGE,
-        ),
         ({"extra": ("--runner", "pooling")}, "simulated.no_task", ExitCode.USAGE),
         ({"scheduler_steps": 4}, "gaudi.no_option", ExitCode.USAGE),
     ],

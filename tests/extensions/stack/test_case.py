@@ -143,11 +143,7 @@ def test_a_stack_answers_stays_as_it_is_heals_and_leaves_nothing(
     assert {
         model: call(port, chat(model, stream=False), key="sk-alice").status
         for model in ("a", "org/a", "b")
-    } == {
-        "a": 200,
-        "org/a": 200,
-        "b": 200,
-    }
+    } == {"a": 200, "org/a": 200, "b": 200}
     assert call(port, chat("a"), key="wrong").status == 401
     assert {service.url.partition(":3")[0] for service in services() if service.modules} == {
         "http://127.0.0.1"
@@ -475,34 +471,34 @@ HEAD = "schema: 1\ngateway:\n  port: PORT\n"
 MODEL = "models:\n- name: a\n  model: ./Small\n  options: {cards: 1, python: PYTHON}\n"
 
 
+OTHER = """\
+- name: b
+  model: ./Small
+  options: {cards: 1, python: PYTHON}
+"""
+
+
+def one(options: str) -> str:
+    return MODEL.replace("cards: 1", options)
+
+
+def second(options: str) -> str:
+    return OTHER.replace("cards: 1", options)
+
+
 @pytest.mark.parametrize(
     ("content", "line", "code"),
     [
         (HEAD + "  keys-file: none\n" + MODEL, 4, ExitCode.USAGE),
         (HEAD + "  tls: {certificate: c, key: k}\n" + MODEL, 4, ExitCode.USAGE),
         (HEAD + "  users: {al: {concurrent: 1}}\n" + MODEL, 4, ExitCode.USAGE),
-        (HEAD + MODEL.replace("cards: 1", "cards: 9"), 5, ExitCode.MACHINE),
-        (
-            HEAD + MODEL + "- name: b\n  model: ./Small\n  options: {cards: 8, python: PYTHON}\n",
-            8,
-            ExitCode.MACHINE,
-        ),
-        (HEAD + MODEL.replace("cards: 1", "max-model-len: abc"), 5, ExitCode.USAGE),
+        (HEAD + one("cards: 9"), 5, ExitCode.MACHINE),
+        (HEAD + MODEL + second("cards: 8"), 8, ExitCode.MACHINE),
+        (HEAD + one("max-model-len: abc"), 5, ExitCode.USAGE),
         (HEAD + MODEL.replace("./Small", "./None"), 5, ExitCode.MODEL),
-        (
-            HEAD
-            + MODEL.replace("cards: 1", "modules: 1").replace("./Small", "./Small\n  replicas: 2"),
-            5,
-            ExitCode.USAGE,
-        ),
-        (HEAD + MODEL.replace("cards: 1", "engine-arguments: [--api-key, x]"), 5, ExitCode.USAGE),
-        (
-            HEAD
-            + MODEL.replace("cards: 1", "modules: 1")
-            + "- name: b\n  model: ./Small\n  options: {modules: 1, python: PYTHON}\n",
-            8,
-            ExitCode.USAGE,
-        ),
+        (HEAD + one("modules: 1").replace("./Small", "./Small\n  replicas: 2"), 5, ExitCode.USAGE),
+        (HEAD + one("engine-arguments: [--api-key, x]"), 5, ExitCode.USAGE),
+        (HEAD + one("modules: 1") + second("modules: 1"), 8, ExitCode.USAGE),
     ],
 )
 def test_bad_input_starts_nothing(
@@ -632,13 +628,6 @@ class Load:
     @property
     def failed(self) -> dict[tuple[str, int], int]:
         return {key: count for key, count in self.statuses.items() if key[1] != 200}
-
-
-OTHER = """\
-- name: b
-  model: ./Small
-  options: {cards: 1, python: PYTHON}
-"""
 
 
 def test_a_new_version_takes_over_and_no_request_is_lost(write: Write, pids: Path) -> None:

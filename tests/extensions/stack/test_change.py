@@ -212,12 +212,7 @@ def test_a_new_version_is_routed_to_when_it_answers_and_then_the_old_one_ends(si
         ("renew", GATEWAY, 9000, {"a": ("s-a",), "x": ("s-a",), "b": ("s-b",)}),
         ("start", "s-a.v2", 1003),
         ("wait", "s-a.v2"),
-        (
-            "renew",
-            GATEWAY,
-            9000,
-            {"a": ("s-a", "s-a.v2"), "x": ("s-a", "s-a.v2"), "b": ("s-b",)},
-        ),
+        ("renew", GATEWAY, 9000, {"a": ("s-a", "s-a.v2"), "x": ("s-a", "s-a.v2"), "b": ("s-b",)}),
         (
             "renew",
             GATEWAY,
@@ -236,11 +231,7 @@ def test_a_gateway_that_moves_is_started_again_and_engines_stay(site: Site) -> N
     stack = stack_of(ONE.replace("9000", "9001"))
     before = StackRecord("s", "", {GATEWAY: "old", "s-a": "h"}, {GATEWAY: "", "s-a": "a"})
     case = changes(
-        stack,
-        (service(stack, "s-a", "a", runs=True),),
-        (),
-        before=before,
-        alive=(GATEWAY, "s-a"),
+        stack, (service(stack, "s-a", "a", runs=True),), (), before=before, alive=(GATEWAY, "s-a")
     )
     assert case.moved_from == "http://127.0.0.1:9000"
     assert case.interrupts

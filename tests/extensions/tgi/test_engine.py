@@ -138,12 +138,8 @@ SWITCHES = {"no_fused_sdpa": True, "cache_dir": "/c"}
 OLD = "tgi@3.2.3"
 LOST = {"input_range": (100, 512), "output_range": (8, 4000), "served_name": "chat"}
 OWN = (
-    "--max-batch-size",
-    "3",
-    "--max-batch-total-tokens",
-    "9000",
-    "--cors-allow-origin",
-    "http://a",
+    *("--max-batch-size", "3", "--max-batch-total-tokens", "9000"),
+    *("--cors-allow-origin", "http://a"),
 )
 SMALL = known_model(LLAMA, must_exist=False)
 OF_ONE_MODEL = (
@@ -194,6 +190,9 @@ UNKNOWN = (
     "-- --kv-cache-dtype fp8_e4m3fn",
     "-- --prometheus-port 9001",
     "-- --quantize gptq",
+    "-- --quantize int4",
+    "-- --revision 'a*'",
+    "-- --none",
     "-s",
     "--memory-utilization 0.5",
     "-d fp8",

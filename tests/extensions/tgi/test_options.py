@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
-from gaudi_launch.core.base.messages import Message, message
 from gaudi_launch.core.planning.known_model import known_model
 from gaudi_launch.core.planning.planner import make_plan
 from gaudi_launch.core.planning.request import Request
@@ -120,49 +119,3 @@ def test_options_are_read_as_the_launcher_reads_them(
     words: str, found: dict[str, str | None]
 ) -> None:
     assert read_words(words.split(), "3.3.5") == found
-
-
-@pytest.mark.parametrize(
-    ("words", "expected"),
-    [
-        ("--api-key k", message("tgi.api_key")),
-        ("--model-id m", message("plan.own_option", option="--model-id", ours="-w")),
-        ("--none", message("tgi.no_option", option="--none", version="3.3.5")),
-        (
-            "--max-batch-size many",
-            message("tgi.value", option="--max-batch-size", found="many", wanted="0 - 9999999999"),
-        ),
-        (
-            "--quantize int4",
-            message(
-                "tgi.value",
-                option="--quantize",
-                found="int4",
-                wanted="gptq | awq | fp8 | compressed-tensors",
-            ),
-        ),
-        (
-            "--rope-factor 1.5.2",
-            message("tgi.value", option="--rope-factor", found="1.5.2", wanted="1.5"),
-        ),
-        (
-            "--revision a*",
-            message(
-                "tgi.value",
-                option="--revision",
-                found="a*",
-                wanted="one value without spaces, *, ? and [ that does not start with -",
-            ),
-        ),
-        (
-            "--json-output=1",
-            message("tgi.value", option="--json-output", found="1", wanted="no value"),
-        ),
-    ],
-)
-def test_a_refused_option_is_named_with_what_the_launcher_takes(
-    words: str, expected: Message
-) -> None:
-    with pytest.raises(LaunchError) as refused:
-        read_words(words.split(), "3.3.5")
-    assert (refused.value.exit_code, refused.value.text) == (ExitCode.USAGE, expected)

@@ -284,16 +284,8 @@ def test_a_container_of_another_launch_is_left_alone(
     name = user.daemon.runs[0].name
     answer = subprocess.run(
         [
-            str(user.docker),
-            "run",
-            "--rm",
-            "--name",
-            name,
-            "-p",
-            "127.0.0.1:1:80",
-            IMAGE,
-            "--model-id",
-            "m",
+            *(str(user.docker), "run", "--rm", "--name", name, "-p", "127.0.0.1:1:80", IMAGE),
+            *("--model-id", "m"),
         ],
         env=user.environment,
         capture_output=True,

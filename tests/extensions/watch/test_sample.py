@@ -33,12 +33,7 @@ def test_anything_else_is_refused(document: object) -> None:
 
 
 def test_what_was_not_sampled_is_none() -> None:
-    assert known(CardSample(1, 0)) == {
-        "module": 1,
-        "index": 0,
-        "present": True,
-        "throttled_by": (),
-    }
+    assert known(CardSample(1, 0)) == {"module": 1, "index": 0, "present": True, "throttled_by": ()}
     assert known(ServiceSample("a", "ready", True)) == {
         "name": "a",
         "phase": "ready",

@@ -173,64 +173,33 @@ def service(tmp_path: Path, name: str, log: str | None, **state: object) -> None
     )
 
 
+STOPPED = {"phase": "stopped", "outcome": "stopped"}
 EARLIER = {"pid": 1, "ticks": 1, "boot": "another"}
 LOADING = "INFO 11-21 03:02:41 [loader.py:1] Starting to load model m...\n"
 
 
+def failed(outcome: str, **state: object) -> dict[str, object]:
+    return {"phase": "failed", "outcome": outcome, **state}
+
+
 @pytest.mark.parametrize(
-    ("log", "state", "failed", "causes", "sentence"),
+    ("log", "state", "fails", "causes", "sentence"),
     [
-        (
-            LOADING,
-            {"phase": "failed", "outcome": "stuck", "status": 0},
-            True,
-            ["stuck"],
-            "made no progress",
-        ),
-        (
-            LOADING,
-            {"phase": "failed", "outcome": "died", "status": 0},
-            True,
-            ["quit"],
-            "exited without an error",
-        ),
-        (
-            LOADING,
-            {"phase": "stopped", "outcome": "stopped", "status": -15},
-            False,
-            [],
-            "stopped by its user",
-        ),
+        (LOADING, failed("stuck", status=0), True, ["stuck"], "made no progress"),
+        (LOADING, failed("died", status=0), True, ["quit"], "exited without an error"),
+        (LOADING, {**STOPPED, "status": -15}, False, [], "stopped by its user"),
         (LOADING, {"phase": "load"}, True, [], "exited without a message"),
         (
             LOADING,
             {"phase": "load", "launcher": EARLIER},
             True,
             [],
-            "The machine was rebooted while 'a' was running",
+            "rebooted while 'a' was running",
         ),
-        (
-            None,
-            {"phase": "failed", "outcome": "not_started", "detail": "No such file"},
-            True,
-            [],
-            "never ran: No",
-        ),
-        (
-            "",
-            {"phase": "failed", "outcome": "failed", "error": "The cache broke"},
-            True,
-            [],
-            "never ran: The c",
-        ),
-        (None, {"phase": "stopped", "outcome": "stopped"}, False, [], "stopped by its user"),
-        (
-            None,
-            {"phase": "failed", "outcome": "died", "status": -9},
-            True,
-            ["killed"],
-            "killed from outside",
-        ),
+        (None, failed("not_started", detail="No such file"), True, [], "never ran: No"),
+        ("", failed("failed", error="The cache broke"), True, [], "never ran: The c"),
+        (None, STOPPED, False, [], "stopped by its user"),
+        (None, failed("died", status=-9), True, ["killed"], "killed from outside"),
     ],
 )
 def test_how_a_service_ended(
@@ -238,13 +207,13 @@ def test_how_a_service_ended(
     capsys: pytest.CaptureFixture[str],
     log: str | None,
     state: dict[str, object],
-    failed: bool,
+    fails: bool,
     causes: list[str],
     sentence: str,
 ) -> None:
     service(tmp_path, "a", log, **state)
     shown = reading(capsys, "why", "a")
-    assert (shown["failed"], [cause["id"] for cause in shown["causes"]]) == (failed, causes)
+    assert (shown["failed"], [cause["id"] for cause in shown["causes"]]) == (fails, causes)
     assert run(["why", "a"]) == 0
     assert sentence in capsys.readouterr().out
 

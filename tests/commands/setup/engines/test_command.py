@@ -14,15 +14,8 @@ from tests.support.cli import output
 from tests.support.engines import interpreter
 
 PLAN = (
-    "plan",
-    "--engine",
-    "vllm-gaudi",
-    "-w",
-    "/models/Qwen2-72B-Instruct",
-    "-n",
-    "4",
-    "-l",
-    "8192",
+    *("plan", "--engine", "vllm-gaudi", "-w", "/models/Qwen2-72B-Instruct", "-n", "4"),
+    *("-l", "8192"),
 )
 MACHINE = ("--machine", "simulated:hls2")
 

@@ -17,7 +17,5 @@ def test_for_people(capsys: pytest.CaptureFixture[str]) -> None:
     running = Pod("chat-2", "m", "ready", "node-a", 2, 3600)
     chat = Status("chat", (KubeWorkload("Deployment", "chat", 2, 1),), (waiting, running))
     views(
-        capsys,
-        "kube",
-        [lambda: kube.show([chat, Status("empty", (), ())]), lambda: kube.show([])],
+        capsys, "kube", [lambda: kube.show([chat, Status("empty", (), ())]), lambda: kube.show([])]
     )

@@ -222,12 +222,7 @@ def test_a_key_is_needed_and_never_reaches_an_engine(site: Site) -> None:
     assert [
         site.ask(chat("b", tokens=1), key=key).status
         for key in (None, "wrong", "sk-alice ", "alice")
-    ] == [
-        401,
-        401,
-        200,
-        401,
-    ]
+    ] == [401, 401, 200, 401]
     assert site.ask(chat("b", tokens=1), key=None, headers={"x-api-key": "sk-alice"}).status == 200
     assert site.ask(None, key=None, path="/v1/models").status == 401
     headers = site.third.seen()["headers"]

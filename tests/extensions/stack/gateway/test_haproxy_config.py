@@ -189,9 +189,7 @@ def test_limits_are_of_users_so_without_keys_there_are_none() -> None:
 
 
 def test_a_trusted_proxy_names_the_address_that_is_limited() -> None:
-    limited = [
-        "tcp-request connection reject if { sc1_conn_cur(addresses) gt 50 }",
-    ]
+    limited = ["tcp-request connection reject if { sc1_conn_cur(addresses) gt 50 }"]
     own = "tcp-request connection track-sc1 var(sess.address) table addresses"
     plain = GatewaySettings(connections=100)
     assert rules(plain, "connection track") == [own]

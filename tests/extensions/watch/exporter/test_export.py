@@ -34,8 +34,11 @@ from gaudi_launch.extensions.watch.sample import (
     ServiceSample,
 )
 from tests.support.cli import golden
+from tests.support.processes import free_port
 from tests.support.service_record import service
-from tests.support.waiting import GENEROUS, until, unused_port
+from tests.support.waiting import GENEROUS, until
+
+__all__ = ["free_port"]
 
 LINE = (
     "WARNING 11-21 03:03:01 [hpu_model_runner.py:1] Configuration: (prompt, 1, 384) was not "
@@ -297,11 +300,6 @@ def test_a_sampler_that_fails_is_seen_and_recovers(
         reader.stop()
 
 
-@pytest.fixture
-def free_port() -> int:
-    return unused_port()
-
-
 def once(capsys: pytest.CaptureFixture[str], *words: str) -> str:
     assert run(["exporter", "--once", *words]) == 0
     out, err = capsys.readouterr()
@@ -351,10 +349,3 @@ def test_the_faults_of_cards_are_exported(capsys: pytest.CaptureFixture[str]) ->
     assert of(values, "card_power_cap_watts", module="3") == 600
     assert of(values, "hl_smi_answers") == 1
     assert of(values, "card_throttled", module="3") is None
-
-
-def host(at: float, **watts: float | None) -> HostSample:
-    services = tuple(
-        ServiceSample(name, "ready", True, power_w=power) for name, power in watts.items()
-    )
-    return HostSample("h", at, services=services)
