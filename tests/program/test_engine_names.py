@@ -38,6 +38,7 @@ ALLOWED = {
     # the kind of a server that was asked, in `bench check --json`
     ("extensions/bench/check/checks.py", "tgi"),
     # Kubernetes' and vLLM's word for a processor
+    ("extensions/bench/check/runtime/gaudi_reference.py", "cpu"),
     ("extensions/kubernetes/objects/needs.py", "cpu"),
     ("extensions/kubernetes/objects/webui_objects.py", "cpu"),
     ("extensions/kubernetes/objects/rayservice.py", "cpu"),

@@ -33,7 +33,9 @@ NETWORK = ("VLLM_HOST_IP", "GLOO_SOCKET_IFNAME", "HCCL_SOCKET_IFNAME")
 def records() -> list[Any]:
     found = []
     for name in SCRIPTS:
-        rows = json.loads(gzip.decompress((LAUNCHES / f"{name}.json.gz").read_bytes()))
+        text = gzip.decompress((LAUNCHES / f"{name}.json.gz").read_bytes()).decode()
+        # the folder that was recorded as @TMP@ was an absolute one
+        rows = json.loads(text.replace("@TMP@", "/@TMP@"))
         found += [pytest.param(name, row, id=f"{name}-{number}") for number, row in enumerate(rows)]
     return found
 

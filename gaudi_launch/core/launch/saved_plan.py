@@ -220,7 +220,8 @@ def absolute_paths(options: LaunchOptions) -> LaunchOptions:
         return path
 
     model = options.model
-    if model and Path(model).expanduser().is_dir():
+    # a hub ID is no folder, and a name that is too long for one is an answer, not an error
+    if model and os.path.isdir(Path(model).expanduser()):  # noqa: PTH112
         model = absolute(model)
     return replace(
         options,

@@ -220,7 +220,7 @@ def test_a_plan_shows_the_value_that_the_engine_uses(
     engine: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = ("--gpu_memory_utilization=0.55", "--max-logprobs=3", "bar", "-tp", "4")
-    found = reading(capsys, *PLAN, "--engine", engine, "--", *words)
+    found = reading(capsys, *PLAN, "--engine", engine, "--force", "--", *words)
     assert found["argv"][-len(words) :] == list(words)
     assert len(split_argv(found["argv"]).given("--gpu-memory-utilization")) == 1
     stated = setting(found, "--gpu-memory-utilization")

@@ -115,7 +115,6 @@ def test_the_best_answer_that_has_a_plan_is_taken() -> None:
         ({"arrivals": "trace"}, "capacity.arrivals"),
         ({"ttft": "soon"}, "capacity.bad_time"),
         ({"max_start": "soon"}, "plan.time"),
-        ({"accelerator": "h100"}, "fit.accelerator"),
         ({"nodes": "100001"}, "plan.number"),
     ],
 )
@@ -130,7 +129,6 @@ def test_a_length_that_the_model_lacks_is_refused() -> None:
 
 
 BUSY = {"machine": "simulated:hls2+busy=0,1"}
-OWN = {"accelerator": ""}
 
 
 @pytest.mark.parametrize(
@@ -139,16 +137,16 @@ OWN = {"accelerator": ""}
         ({}, {}, "", 8, 1),
         ({}, {"rate": "5/s"}, "", 8, None),
         ({}, {"rate": "5/s", "nodes": "3"}, "", 8, 3),
-        (BUSY, OWN, "", 6, 1),
-        (BUSY, OWN | {"nodes": "3"}, "", 6, 3),
-        (BUSY | {"modules": "2,3,4"}, OWN, "", 3, 1),
+        (BUSY, {}, "", 6, 1),
+        (BUSY, {"nodes": "3"}, "", 6, 3),
+        (BUSY | {"modules": "2,3,4"}, {}, "", 3, 1),
         # modules of the environment are those of this machine
-        (BUSY, OWN, "1,2,3", 6, 1),
-        ({}, OWN, "1,2,3", 2, 1),
+        (BUSY, {}, "1,2,3", 6, 1),
+        ({"machine": None}, {}, "1,2,3", 2, 1),
     ],
 )
 def test_cards_are_free_ones_or_those_of_servers(
-    launch: dict[str, str],
+    launch: dict[str, Any],
     given: dict[str, str],
     visible: str,
     cards: int,
@@ -161,8 +159,7 @@ def test_cards_are_free_ones_or_those_of_servers(
     monkeypatch.setenv("HABANA_VISIBLE_MODULES", visible)
     case = case_of(launch, **given)
     assert case.search.pool == CardPool(accelerators()["gaudi2"], cards, nodes)
-    own = given.get("accelerator") == ""
-    assert case.machine == (launch.get("machine") if own else server_of("gaudi2"))
+    assert case.machine == launch.get("machine", server_of("gaudi2"))
 
 
 @pytest.mark.parametrize(
