@@ -228,6 +228,10 @@ def test_an_exported_skip_does_what_the_option_does(
     assert by_export["estimate"] is None
     assert by_export["warnings"] == by_option["warnings"]
     assert by_export["buckets"] == by_option["buckets"]
+    # a yes that 1.21 does not read keeps the warm-up
+    export(monkeypatch, {"VLLM_SKIP_WARMUP": "1"})
+    kept = plan(capsys, "--engine", engine)["estimate"] is not None
+    assert kept is (engine == "vllm-fork@1.21")
 
 
 def test_secrets_and_unread_variables_are_not_listed() -> None:
