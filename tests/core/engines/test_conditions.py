@@ -34,6 +34,7 @@ NEW = "vllm-gaudi@0.26.0"
 SPECULATION = ("--speculative-config", '{"method":"ngram","num_speculative_tokens":3}')
 NIXL = ("--kv-transfer-config", '{"kv_connector":"NixlConnector","kv_role":"kv_both"}')
 PENALTY = ("--override-generation-config", '{"repetition_penalty": 1.1}')
+NO_CACHE = {"PT_HPUGRAPH_DISABLE_TENSOR_CACHE": "true"}
 NO_PREFIX = ("--no-enable-prefix-caching",)
 
 
@@ -57,12 +58,7 @@ def _why(condition: Condition) -> str:
     ("name", "wishes", "machine", "expected"),
     [
         (QWEN, {"engine": NEW}, "hls2", []),
-        (
-            QWEN,
-            {"engine": "vllm-gaudi@0.21.0"},
-            "hls2",
-            ["fastapi_routes"],
-        ),
+        (QWEN, {"engine": "vllm-gaudi@0.21.0"}, "hls2", ["fastapi_routes"]),
         (MOE, {"engine": NEW}, "hls2", ["moe_single_stream"]),
         (MOE, {"engine": NEW}, "gaudi3-oam", []),
         (QWEN, {"engine": NEW, "extra": PENALTY}, "hls2", ["async_penalties"]),
@@ -77,36 +73,20 @@ def _why(condition: Condition) -> str:
             GDN,
             {"engine": NEW, "max_prefill_seqs": 4},
             "gaudi3-oam",
-            [
-                "gdn_graph_compile",
-                "gdn_warmup_memory",
-                "joined_hybrid_prompts",
-            ],
+            ["gdn_graph_compile", "gdn_warmup_memory", "joined_hybrid_prompts"],
         ),
         (
             GDN,
             {"engine": "vllm-gaudi@0.19.1", "max_prefill_seqs": 4},
             "gaudi3-oam",
             [
-                "fastapi_routes",
-                "gdn_padding",
-                "gdn_masking",
+                *("fastapi_routes", "gdn_padding", "gdn_masking"),
                 *(f"noted_{number}" for number in (1122, 1449, 1462, 1486, 1500)),
             ],
         ),
         (QWEN, {"engine": NEW, "extra": SPECULATION}, "hls2", ["compile_speculation"]),
-        (
-            QWEN,
-            {"engine": NEW, "extra": NIXL},
-            "hls2",
-            ["other_cards_layout"],
-        ),
-        (
-            QWEN,
-            {"engine": NEW, "environment": {"PT_HPUGRAPH_DISABLE_TENSOR_CACHE": "true"}},
-            "hls2",
-            ["tensor_cache"],
-        ),
+        (QWEN, {"engine": NEW, "extra": NIXL}, "hls2", ["other_cards_layout"]),
+        (QWEN, {"engine": NEW, "environment": NO_CACHE}, "hls2", ["tensor_cache"]),
         (
             "openai/gpt-oss-120b",
             {"engine": "vllm-gaudi@0.19.0", "cards": 2, "force": True},
@@ -118,7 +98,7 @@ def _why(condition: Condition) -> str:
             QWEN,
             {
                 "engine": "vllm-fork@1.22",
-                "environment": {"PT_HPUGRAPH_DISABLE_TENSOR_CACHE": "true"},
+                "environment": NO_CACHE,
                 "extra": ("--quantization", "inc", "--split-qkv", "--enable-chunked-prefill"),
             },
             "hls2",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -43,30 +45,14 @@ def test_a_written_machine_reads_back_as_the_simulated_one(
     assert plain(load()) == plain(load(f"simulated:{name}"))
 
 
-def facts(host: Host) -> list[tuple[object, ...]]:
-    return [
-        (c.index, c.module, c.product, c.bus, c.numa_node, c.memory_used_mib, c.status)
-        for c in host.cards
-    ]
-
-
 def test_sysfs_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     simulated.write_tree("hls2+no-hl-smi", tmp_path)
     use(monkeypatch, tmp_path)
     host = load()
-    buses = ("19", "b3", "1a", "b4", "33", "cc", "34", "cd")
-    assert facts(host) == [
-        (
-            index,
-            module,
-            "HL-225",
-            f"0000:{buses[index]}:00.0",
-            0 if module < 4 else 1,
-            None,
-            "Operational",
-        )
-        for index, module in enumerate((3, 7, 2, 6, 1, 5, 0, 4))
-    ]
+    seen = load("simulated:hls2").cards
+    facts = [(c.index, c.module, c.product, c.bus, c.numa_node, c.status) for c in host.cards]
+    assert facts == [(c.index, c.module, c.product, c.bus, c.numa_node, c.status) for c in seen]
+    assert {card.memory_used_mib for card in host.cards} == {None}
     assert host.product == "gaudi2"
     assert host.groups == (tuple(range(8)),)
     assert host.notes == {"hl-smi": "not on PATH"}
@@ -117,35 +103,25 @@ def test_recorded_server(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     use(monkeypatch, tmp_path, make_recorded(recorded, tmp_path))
     host = load()
     topo = {int(module): line for module, line in recorded["topo"].items()}
-    assert [(c.index, c.module, c.product, c.numa_node, c.cpus) for c in host.cards] == [
-        (
-            index,
-            m,
-            recorded["name"],
-            int(topo[m]["numa_affinity"]),
-            parse_cpus(topo[m]["cpu_affinity"]),
-        )
-        for index, m in enumerate(recorded["idx2mod"])
+    nodes = {m: (int(t["numa_affinity"]), parse_cpus(t["cpu_affinity"])) for m, t in topo.items()}
+    assert [(c.index, c.module, c.product, (c.numa_node, c.cpus)) for c in host.cards] == [
+        (index, m, recorded["name"], nodes[m]) for index, m in enumerate(recorded["idx2mod"])
     ]
-    assert [
-        c.module for c in sorted(host.cards, key=lambda c: c.module or 0) if c.busy
-    ] == recorded["used"]
+    assert sorted(c.module or 0 for c in host.cards if c.busy) == recorded["used"]
     for card in host.cards:
         if card.busy:
             assert card.holders == (Holder(500 + (card.module or 0), "engine"),)
             assert card.busy_because == "open-file"
-    nodes = {int(line["numa_affinity"]): parse_cpus(line["cpu_affinity"]) for line in topo.values()}
-    assert {node.id: node.cpus for node in host.numa_nodes} == nodes
-    half = len(nodes[0]) // 2
-    first = nodes[0][0]
-    core = (first,) if "nosmt" in name else (first, nodes[0][half])
+    by_node = dict(nodes.values())
+    assert {node.id: node.cpus for node in host.numa_nodes} == by_node
+    half = len(by_node[0]) // 2
+    first = by_node[0][0]
+    core = (first,) if "nosmt" in name else (first, by_node[0][half])
     assert host.cpu_siblings[first] == core
     assert host.sources["cpu_siblings"].startswith("assumed")
     assert host.sources["numa_nodes"] == "the cards' own nodes and CPUs"
-    assert (
-        host.product
-        == {"HL-225": "gaudi2", "HL-288": "gaudi2e", "HL-325L": "gaudi3"}[recorded["name"]]
-    )
+    products = {"HL-225": "gaudi2", "HL-288": "gaudi2e", "HL-325L": "gaudi3"}
+    assert host.product == products[recorded["name"]]
 
 
 OTHERWISE = {
@@ -175,14 +151,8 @@ def test_a_stub_that_knows_three_questions(
 
 
 def _answers(programs: Path) -> dict[str, str]:
-    import json
-
-    line = next(
-        line
-        for line in (programs / "hl-smi").read_text().splitlines()
-        if line.startswith("answers = ")
-    )
-    answers: dict[str, str] = json.loads(line.removeprefix("answers = "))
+    (line,) = re.findall("^answers = (.*)$", (programs / "hl-smi").read_text(), re.MULTILINE)
+    answers: dict[str, str] = json.loads(line)
     return answers
 
 
@@ -220,17 +190,6 @@ def test_table_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert host.hl_smi_version == "1.21.1"
 
 
-def test_process_table_names_the_holder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write_stub(tmp_path / "bin", {"": sample("gaudi2-table-1.16.0-busy")})
-    use(monkeypatch, tmp_path, tmp_path / "bin")
-    card = load().cards[6]
-    assert (card.busy, card.busy_because, card.holders) == (
-        True,
-        "process-table",
-        (Holder(618796, "ray::ServeRepli"),),
-    )
-
-
 def test_nothing_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     use(monkeypatch, tmp_path)
     host = load()
@@ -266,37 +225,25 @@ def test_sysfs_wins_and_the_quarrel_is_noted(
 def test_the_same_card_under_another_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The bus address decides: after a reboot hl-smi of a container may count in another order."""
     simulated.write_tree("gaudi2e-4+no-hl-smi", tmp_path / "root")
-    lines = (
-        sample("gaudi2e-table-1.23.0").replace("0000:2a", "0000:XX").replace("0000:29", "0000:2a")
-    )
-    write_stub(
-        tmp_path / "bin",
-        {"": lines.replace("0000:XX", "0000:29").replace("   768MiB", " 90000MiB", 1)},
-    )
+    lines = sample("gaudi2e-table-1.23.0").replace("0000:2a", "0000:XX")
+    lines = lines.replace("0000:29", "0000:2a").replace("0000:XX", "0000:29")
+    write_stub(tmp_path / "bin", {"": lines.replace("   768MiB", " 90000MiB", 1)})
     use(monkeypatch, tmp_path / "root", tmp_path / "bin")
     host = load()
-    assert {
-        c.bus: c.memory_used_mib for c in host.cards if c.bus in ("0000:29:00.0", "0000:2a:00.0")
-    } == {
-        "0000:29:00.0": 90000,
-        "0000:2a:00.0": 768,
-    }
+    used = {c.bus: c.memory_used_mib for c in host.cards}
+    assert (used["0000:29:00.0"], used["0000:2a:00.0"]) == (90000, 768)
 
 
 def test_processes_follow_their_card(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """hl-smi's index 6 is this machine's accel1: the address says so, and the process belongs
     there."""
     simulated.write_tree("hls2", tmp_path / "root")
-    text = (
-        sample("gaudi2-table-1.16.0-busy")
-        .replace("0000:b3", "0000:00")
-        .replace("0000:43", "0000:b3")
-    )
+    text = sample("gaudi2-table-1.16.0-busy").replace("0000:b3", "0000:00")
+    text = text.replace("0000:43", "0000:b3")
     write_stub(tmp_path / "bin", {"": text})
     use(monkeypatch, tmp_path / "root", tmp_path / "bin")
-    assert [(c.index, c.holders) for c in load().cards if c.holders] == [
-        (1, (Holder(618796, "ray::ServeRepli"),))
-    ]
+    found = [(c.index, c.busy, c.busy_because, c.holders) for c in load().cards if c.holders]
+    assert found == [(1, True, "process-table", (Holder(618796, "ray::ServeRepli"),))]
 
 
 def test_hl_smi_of_quite_another_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -366,17 +313,6 @@ def test_two_cards_that_claim_one_module(tmp_path: Path, monkeypatch: pytest.Mon
     assert "module 1" in host.notes["module"]
 
 
-def test_a_watcher_does_not_hold_a_card(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    simulated.write_tree("hls2+no-hl-smi", tmp_path)
-    for pid, command in ((70, "hl-smi"), (71, "python3")):
-        folder = tmp_path / "proc" / str(pid) / "fd"
-        folder.mkdir(parents=True)
-        (folder.parent / "comm").write_text(command)
-        (folder / "3").symlink_to(f"/dev/accel/accel_controlD{pid - 70}")
-    use(monkeypatch, tmp_path)
-    assert [card.index for card in load().cards if card.busy] == [1]
-
-
 def test_a_container_has_the_cards_whose_nodes_it_has(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -404,14 +340,6 @@ def test_pipes_and_folders_in_place_of_files(
     use(monkeypatch, tmp_path)
     host = load()
     assert [(c.index, c.module, c.bus, c.status) for c in host.cards] == [(0, None, None, None)]
-
-
-def test_interfaces() -> None:
-    host = load("simulated:hls2")
-    assert [(i.name, i.up, i.addresses, i.default_route) for i in host.interfaces] == [
-        ("ens8f0", True, ("10.20.30.40",), True),
-        ("ens8f1", False, (), False),
-    ]
 
 
 _PATHS = sorted(

@@ -35,31 +35,33 @@ def _own_folders(plain_english: None, monkeypatch: pytest.MonkeyPatch, tmp_path:
 
 
 def plan(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
-    code = run(["plan", *words, *MACHINE, "--json"])
+    code = run(["plan", *MACHINE, "--json", *words])
     document: dict[str, Any] = json.loads(capsys.readouterr().out)
     assert code == 0, document
     return document
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-def test_a_large_model_gets_the_cards_on_which_users_do_not_wait(
-    engine: str, capsys: pytest.CaptureFixture[str]
+# on fewer, each token of 128 clients of the large model takes longer than the goal's 100 ms
+@pytest.mark.parametrize(
+    ("model", "words", "cards"),
+    [
+        *((LARGE, f"--engine {engine}", 8) for engine in ENGINES),
+        *((SMALL, f"--engine {engine}", 1) for engine in ENGINES),
+        (LARGE, "--engine vllm-gaudi -b 8", 2),
+        (LARGE, "--engine vllm-gaudi -d fp8", 4),
+        (LARGE, "--engine ray-serve --replicas 2", 4),
+        # what the user chooses stays
+        (LARGE, "--engine vllm-fork@1.21 -n 4", 4),
+        (LARGE, "--engine vllm-fork@1.21 -m 0,1", 2),
+        (LARGE, "--engine vllm-fork@1.21 -- --tensor-parallel-size 4", 4),
+        (LARGE, "--engine vllm-fork@1.21 --tuning reference", 1),
+        (SMALL, "--engine vllm-fork@1.21 --tuning reference", 1),
+    ],
+)
+def test_the_cards_that_are_taken(
+    model: str, words: str, cards: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """On fewer, each token of 128 clients takes longer than the goal's 100 ms."""
-    assert plan(capsys, LARGE, "--engine", engine)["modules"] == [0, 1, 2, 3, 4, 5, 6, 7]
-
-
-def test_few_clients_need_fewer_cards(capsys: pytest.CaptureFixture[str]) -> None:
-    assert plan(capsys, LARGE, "--engine", "vllm-gaudi", "-b", "8")["modules"] == [0, 1]
-
-
-@pytest.mark.parametrize("engine", ENGINES)
-def test_a_small_model_gets_one_card(engine: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert plan(capsys, SMALL, "--engine", engine)["modules"] == [0]
-
-
-def test_fp8_needs_fewer_cards(capsys: pytest.CaptureFixture[str]) -> None:
-    assert plan(capsys, LARGE, "--engine", "vllm-gaudi", "-d", "fp8")["modules"] == [0, 1, 2, 3]
+    assert plan(capsys, model, *words.split())["modules"] == [*range(cards)]
 
 
 def test_a_replica_of_ray_serve_gets_the_fewest_cards(capsys: pytest.CaptureFixture[str]) -> None:
@@ -89,28 +91,6 @@ def test_the_plan_is_that_of_the_same_number_given(capsys: pytest.CaptureFixture
         for name, found in (("chosen", chosen), ("given", given))
     }
     assert sources == {"chosen": ["computed"], "given": ["flag"]}
-
-
-@pytest.mark.parametrize(
-    ("words", "modules"),
-    [
-        (("-n", "4"), [0, 1, 2, 3]),
-        (("-m", "4,5"), [4, 5]),
-        (("--", "--tensor-parallel-size", "4"), [0, 1, 2, 3]),
-    ],
-)
-def test_what_the_user_chooses_stays(
-    words: tuple[str, ...], modules: list[int], capsys: pytest.CaptureFixture[str]
-) -> None:
-    front = [LARGE, "--engine", "vllm-fork@1.21", *MACHINE, "--json"]
-    assert run(["plan", *front, *words]) == 0
-    assert json.loads(capsys.readouterr().out)["modules"] == modules
-
-
-def test_the_reference_tuning_takes_one_card(capsys: pytest.CaptureFixture[str]) -> None:
-    words = (SMALL, "--engine", "vllm-fork@1.21", "--tuning", "reference")
-    assert plan(capsys, *words)["modules"] == [0]
-    assert plan(capsys, LARGE, *words[1:])["modules"] == [0]
 
 
 def test_the_number_is_within_the_modules_that_the_environment_allows(
@@ -162,10 +142,6 @@ def test_a_number_that_is_tight_is_the_second_choice(
     assert request.chosen_cards == expected
 
 
-def test_replicas_get_the_fewest_cards_each(capsys: pytest.CaptureFixture[str]) -> None:
-    assert len(plan(capsys, LARGE, "--engine", "ray-serve", "--replicas", "2")["modules"]) == 4
-
-
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
@@ -195,12 +171,8 @@ def test_the_screen_states_what_else_was_possible(
 
 def test_the_best_counts_tokens_per_card_and_waiting_users() -> None:
     """Twice the tokens on twice the cards are equal, unless one makes users wait."""
-    speeds = [
-        CountedSpeed(1, 100.0, 40.0),
-        CountedSpeed(2, 150.0, 75.0),
-        CountedSpeed(4, 300.0, 75.0),
-    ]
-    assert balanced_cards._in_order(speeds) == [2, 4, 1, 8]
+    counted = ((1, 100.0, 40.0), (2, 150.0, 75.0), (4, 300.0, 75.0))
+    assert balanced_cards._in_order([CountedSpeed(*each) for each in counted]) == [2, 4, 1, 8]
 
 
 def test_warm_up_is_planned_for_the_same_cards(capsys: pytest.CaptureFixture[str]) -> None:
@@ -261,18 +233,10 @@ def test_each_number_that_fits_and_divides_the_heads_has_a_speed() -> None:
     # a small model gains little from more cards: two all-reduces of each layer
     assert speeds[3].tokens > speeds[2].tokens > 1.05 * speeds[0].tokens
     assert all(0 < each.score <= each.tokens / each.cards for each in speeds)
-    busy = make("hls2+busy=0,1,2,3,4")
-    assert [
-        each.cards for each in balanced_cards.speeds_of(Request(SMALL), busy, model, engine)
-    ] == [
-        1,
-        2,
-    ]
-    odd = replace(model, heads=6, kv_heads=6)
-    assert [each.cards for each in balanced_cards.speeds_of(Request(SMALL), host, odd, engine)] == [
-        1,
-        2,
-    ]
+    busy, odd = make("hls2+busy=0,1,2,3,4"), replace(model, heads=6, kv_heads=6)
+    for where, which in ((busy, model), (host, odd)):
+        few = balanced_cards.speeds_of(Request(SMALL), where, which, engine)
+        assert [each.cards for each in few] == [1, 2]
     large = known_model(LARGE, must_exist=False)
     assert balanced_cards.speeds_of(Request(LARGE), host, large, engine)[0].cards == 2
     assert balanced_cards.speeds_of(Request(SMALL), host, model, find("ray-serve")) == ()

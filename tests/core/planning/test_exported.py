@@ -20,7 +20,7 @@ from gaudi_launch.core.planning.exported import (
     skips_warmup,
 )
 from gaudi_launch.core.planning.option_table import variable_table
-from gaudi_launch.core.planning.plan import Overridden, Setting, Source
+from gaudi_launch.core.planning.plan import Overridden, Setting
 from tests.support.refusals import failing
 
 
@@ -62,17 +62,6 @@ def test_the_rest_passes(engine: str, environment: dict[str, str]) -> None:
     assert check_exported(environment, engine) == []
 
 
-@pytest.mark.parametrize("found", ["1", "Yes", "on"])
-def test_a_yes_that_is_a_no(found: str) -> None:
-    warnings = check_exported({"VLLM_SKIP_WARMUP": found}, "vllm-fork@1.21")
-    assert [(each.id, each.values["found"]) for each in warnings] == [("plan.exported_no", found)]
-
-
-def test_what_the_plan_replaces_is_not_read() -> None:
-    flag = Setting("VLLM_SKIP_WARMUP", "True", "env", "flag", message("plan.flag", flag="-s"))
-    assert check_exported({"VLLM_SKIP_WARMUP": "1"}, "vllm-fork@1.21", [flag]) == []
-
-
 @pytest.mark.parametrize("engine", ["vllm-fork@1.21", "vllm-fork@1.22", "vllm-gaudi"])
 def test_a_plan_is_refused(
     engine: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -84,7 +73,7 @@ def test_a_plan_is_refused(
     assert out == "" and "VLLM_GRAPH_RESERVED_MEM=9" in err
 
 
-def lost(name: str, exported: str, used: str | None, source: Source = "computed") -> list[Message]:
+def lost(name: str, exported: str, used: str | None, source: Any = "computed") -> list[Message]:
     beaten = (Overridden(exported, "environment"),)
     setting = Setting(name, used, "env", source, message("plan.dense"), beaten=beaten)
     return overridden([setting])
@@ -93,7 +82,8 @@ def lost(name: str, exported: str, used: str | None, source: Source = "computed"
 def test_an_exported_value_that_a_rule_replaced_is_named_unless_it_is_a_secret() -> None:
     why = message("plan.dense").render()
     values = {"name": "VLLM_X", "found": "1", "used": "2", "why": why}
-    assert lost("VLLM_X", "1", "2") == [message("plan.exported_lost", **values)]
+    for source in ("computed", "profile"):
+        assert lost("VLLM_X", "1", "2", source) == [message("plan.exported_lost", **values)]
     assert lost("VLLM_X", "TRUE", "true") == []
     assert lost("VLLM_X", "1", "2", "flag") == []
     assert lost("VLLM_X", "1", None)[0].values["used"] == ""
@@ -107,6 +97,9 @@ def test_each_spelling_of_yes_that_the_engine_reads_as_no_is_named(found: str) -
     assert check_exported({"VLLM_SKIP_WARMUP": found}, "vllm-fork@1.21") == [
         message("plan.exported_no", name="VLLM_SKIP_WARMUP", found=found, engine="vllm-fork@1.21")
     ]
+    # what the plan replaces is not read
+    flag = Setting("VLLM_SKIP_WARMUP", "True", "env", "flag", message("plan.flag", flag="-s"))
+    assert check_exported({"VLLM_SKIP_WARMUP": found}, "vllm-fork@1.21", [flag]) == []
 
 
 EXPORTED = {
@@ -161,10 +154,14 @@ def test_variables_that_only_the_engine_reads_are_listed_with_their_reader() -> 
     [
         # the fork at 1.21 compares with "true"
         ("vllm-fork@1.21", "true", True),
+        ("vllm-fork@1.21", "True", True),
         ("vllm-fork@1.21", "1", False),
+        ("deepseek_r1", "1", False),
         ("vllm-fork@1.22", "1", True),
         ("vllm-fork@1.22", "0", False),
+        ("vllm-gaudi", "1", True),
         ("vllm-gaudi", "", False),
+        ("vllm-gaudi", "false", False),
     ],
 )
 def test_a_warm_up_is_skipped_by_what_the_engine_reads_as_true(
@@ -201,8 +198,9 @@ def test_each_table_has_the_warm_up_switch_with_its_place(name: str) -> None:
     assert ".py:" in rest
 
 
-def test_an_engine_without_a_table_reads_nothing_that_is_known() -> None:
-    assert variable_table("") == {}
+def test_the_plugin_reads_upstreams_variables_too() -> None:
+    place = variable_table("vllm-gaudi")["VLLM_LOGGING_LEVEL"]
+    assert place.startswith("vllm-project/vllm@0.32.0:vllm/envs.py:")
 
 
 @pytest.mark.parametrize("engine", ["vllm-fork@1.21", "vllm-fork@1.22", "vllm-gaudi"])
@@ -220,33 +218,6 @@ def test_an_exported_variable_that_the_engine_reads_is_a_setting(
     assert {name: made["env"].get(name) for name in THREE} == THREE
 
 
-def test_the_plugin_reads_upstreams_variables_too(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    export(monkeypatch, {"VLLM_LOGGING_LEVEL": "DEBUG", "VLLM_SERVER_DEV_MODE": "1"})
-    made = plan(capsys, "--engine", "vllm-gaudi")
-    rows = [
-        row
-        for row in made["settings"]
-        if row["name"] in ("VLLM_LOGGING_LEVEL", "VLLM_SERVER_DEV_MODE")
-    ]
-    assert [(row["value"], row["source"]) for row in rows] == [
-        ("DEBUG", "environment"),
-        ("1", "environment"),
-    ]
-    place = variable_table("vllm-gaudi")["VLLM_LOGGING_LEVEL"]
-    assert place.startswith("vllm-project/vllm@0.32.0:vllm/envs.py:")
-
-
-def test_the_origin_is_the_place_that_reads_it(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    export(monkeypatch, {"VLLM_FP32_SOFTMAX": "true"})
-    made = plan(capsys, "--engine", "vllm-fork@1.21")
-    origins = [row["origin"] for row in made["settings"] if row["name"] == "VLLM_FP32_SOFTMAX"]
-    assert origins == ["HabanaAI/vllm-hpu-extension@8afd253:vllm_hpu_extension/flags.py:165"]
-
-
 @pytest.mark.parametrize("engine", ["vllm-fork@1.21", "vllm-fork@1.22", "vllm-gaudi"])
 def test_an_exported_skip_does_what_the_option_does(
     engine: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
@@ -257,14 +228,10 @@ def test_an_exported_skip_does_what_the_option_does(
     assert by_export["estimate"] is None
     assert by_export["warnings"] == by_option["warnings"]
     assert by_export["buckets"] == by_option["buckets"]
-
-
-def test_a_yes_that_1_21_does_not_read_keeps_the_warm_up(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+    # a yes that 1.21 does not read keeps the warm-up
     export(monkeypatch, {"VLLM_SKIP_WARMUP": "1"})
-    assert plan(capsys, "--engine", "vllm-fork@1.21")["estimate"] is not None
-    assert plan(capsys, "--engine", "vllm-gaudi")["estimate"] is None
+    kept = plan(capsys, "--engine", engine)["estimate"] is not None
+    assert kept is (engine == "vllm-fork@1.21")
 
 
 def test_secrets_and_unread_variables_are_not_listed() -> None:
@@ -280,67 +247,18 @@ def test_secrets_and_unread_variables_are_not_listed() -> None:
     assert [(row.name, row.value) for row in rows] == [("VLLM_PORT", "5000")]
 
 
-def test_a_decided_variable_has_one_row() -> None:
-    decided = Setting("VLLM_PORT", "1", "env", "computed", message("plan.exported"))
-    assert inherited({"VLLM_PORT": "5000"}, "vllm-fork-1.21", (decided,)) == []
-
-
 @pytest.mark.parametrize(
-    ("value", "engine", "skips"),
+    ("words", "lost"),
     [
-        ("True", "vllm-fork@1.21", True),
-        ("1", "deepseek_r1", False),
-        ("1", "vllm-gaudi", True),
-        ("false", "vllm-gaudi", False),
+        ("--engine vllm-fork@1.21", "VLLM_PROMPT_USE_FUSEDSDPA=0"),
+        ("-w deepseek-ai/DeepSeek-R1 --engine deepseek_r1 -n 8", "VLLM_DELAYED_SAMPLING=false"),
     ],
 )
-def test_each_engine_reads_the_switch_its_own_way(value: str, engine: str, skips: bool) -> None:
-    row = Setting("VLLM_SKIP_WARMUP", value, "env", "environment", message("plan.exported"))
-    assert skips_warmup([row], engine) is skips
-
-
 def test_a_replaced_export_is_a_warning(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    words: str, lost: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    export(monkeypatch, {"VLLM_PROMPT_USE_FUSEDSDPA": "0"})
-    made = plan(capsys, "--engine", "vllm-fork@1.21")
+    export(monkeypatch, dict([lost.split("=")]))
+    made = plan(capsys, *words.split(), "--trust-remote-code", "--force")
     found = [each["message"] for each in made["warnings"] if each["id"] == "plan.exported_lost"]
     assert len(found) == 1
-    assert "VLLM_PROMPT_USE_FUSEDSDPA=0" in found[0]
-
-
-def test_deepseek_names_the_delayed_sampling_that_it_replaces(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    export(monkeypatch, {"VLLM_DELAYED_SAMPLING": "false"})
-    words = "plan -w deepseek-ai/DeepSeek-R1 --engine deepseek_r1 --machine simulated:hls2"
-    assert run([*words.split(), "--trust-remote-code", "--force", "--json"]) == 0
-    made = json.loads(capsys.readouterr().out)
-    found = [each["message"] for each in made["warnings"] if each["id"] == "plan.exported_lost"]
-    assert len(found) == 1
-    assert "VLLM_DELAYED_SAMPLING=false" in found[0]
-
-
-@pytest.mark.parametrize(
-    ("source", "value", "lost", "count"),
-    [
-        ("computed", "true", "0", 1),
-        ("profile", "true", "0", 1),
-        ("computed", "True", "true", 0),
-        ("flag", "true", "0", 0),
-        ("computed", "true", "https://me:pass@host/", 0),
-    ],
-)
-def test_only_another_value_from_a_rule_is_warned_of(
-    source: Any, value: str, lost: str, count: int
-) -> None:
-    row = Setting(
-        "VLLM_X",
-        value,
-        "env",
-        source,
-        message("plan.exported"),
-        "",
-        (Overridden(lost, "environment"),),
-    )
-    assert len(overridden([row])) == count
+    assert lost in found[0]

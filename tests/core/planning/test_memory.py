@@ -72,17 +72,8 @@ def test_the_readmes_machine() -> None:
     found = planned(("--gpu-memory-utilization", "0.5"), ("VLLM_GRAPH_RESERVED_MEM", "0.4"))
     assert found.num_blocks == pytest.approx(1519, rel=0.05)
     assert found.fits is True
-    assert found.gib == pytest.approx(
-        {
-            "weights": 14.97,
-            "activations": 0.49,
-            "graphs": 15.83,
-            "kv": 23.75,
-            "free": 39.58,
-            "card": 94.62,
-        },
-        rel=0.05,
-    )
+    sizes = {"weights": 14.97, "activations": 0.49, "graphs": 15.83, "kv": 23.75, "free": 39.58}
+    assert found.gib == pytest.approx({**sizes, "card": 94.62}, rel=0.05)
     parts = [size for name, size in found.gib.items() if name != "card"]
     assert sum(parts) == pytest.approx(found.gib["card"], abs=0.05)
     older = planned(
@@ -105,12 +96,9 @@ def test_spellings_and_nonsense(words: Any, same: Any) -> None:
 
 
 def test_the_users_own_words_win() -> None:
-    assert planned(extra=("--gpu-memory-utilization=0.5",)) == planned(
-        ("--gpu-memory-utilization", "0.5")
-    )
-    assert planned(extra=("--gpu_memory_utilization", "0.5")) == planned(
-        ("--gpu-memory-utilization", "0.5")
-    )
+    half = planned(("--gpu-memory-utilization", "0.5"))
+    assert planned(extra=("--gpu-memory-utilization=0.5",)) == half
+    assert planned(extra=("--gpu_memory_utilization", "0.5")) == half
     assert planned(extra=("--enforce-eager",)).gib["graphs"] == 0
     assert planned(extra=("--num-gpu-blocks-override", "77")).num_blocks == 77
 
@@ -246,77 +234,45 @@ def test_every_profile_fits_its_recommended_cards(profile: profiles.Profile) -> 
 # the command lines of the Gaudi2E inference manual (release 1.21), and what the engine must be
 # given
 MANUAL = [
-    (
-        {"model": "/models/Qwen2-72B-Instruct", "cards": 4, "modules": (0, 1, 2, 3),
-         "max_num_seqs": 128,
-         "input_range": (800, 1024), "output_range": (400, 512), "max_model_len": 8192,
-         "max_num_batched_tokens": 8192, "dtype": "bfloat16", "port": 30001,
-         "cache_dir": "/data/warmup_cache"},
-        {"--tensor-parallel-size": "4", "--max-num-seqs": "128", "--max-model-len": "8192"},
-    ),
-    (
-        {"model": "/models/QwQ-32B", "cards": 8, "max_num_seqs": 24, "input_range": (4, 38912),
-         "output_range": (4, 2048), "max_model_len": 40960, "max_num_batched_tokens": 40960,
-         "dtype": "bfloat16",
-         "port": 30001, "reduce": (8, 24000), "cache_dir": "/data/warmup_cache"},
-        {"--tensor-parallel-size": "8", "--max-num-seqs": "24", "--max-model-len": "40960"},
-    ),
-    (
-        {"model": "/data/hf_models/DeepSeek-R1-Distill-Llama-70B", "cards": 4, "modules": (0, 1, 2,
-                                                                                           3),
-         "max_num_seqs": 128, "input_range": (800, 4096), "output_range": (800, 2048),
-         "max_model_len": 8192,
-         "max_num_batched_tokens": 8192, "dtype": "bfloat16", "port": 30001,
-         "cache_dir": "/data/70B_warmup_cache"},
-        {"--tensor-parallel-size": "4", "--max-num-seqs": "128", "--max-model-len": "8192"},
-    ),
-    (
-        {"model": "/data/hf_models/DeepSeek-R1-Distill-Qwen-32B", "cards": 2, "modules": (0, 1),
-         "max_num_seqs": 32, "input_range": (800, 4096), "output_range": (800, 2048),
-         "max_model_len": 8192,
-         "max_num_batched_tokens": 8192, "dtype": "bfloat16", "port": 30001,
-         "cache_dir": "/data/32B_warmup_cache"},
-        {"--tensor-parallel-size": "2", "--max-num-seqs": "32", "--max-model-len": "8192"},
-    ),
-    (
-        {"model": "/data/hf_models/DeepSeek-R1-Distill-Llama-8B", "cards": 1, "modules": (0,),
-         "max_num_seqs": 32,
-         "input_range": (800, 4096), "output_range": (800, 2048), "max_model_len": 8192,
-         "max_num_batched_tokens": 8192, "dtype": "bfloat16", "port": 30001,
-         "cache_dir": "/data/8B_warmup_cache"},
-        {"--tensor-parallel-size": "1", "--max-num-seqs": "32", "--max-model-len": "8192"},
-    ),
-]  # fmt: skip
+    ("/models/Qwen2-72B-Instruct", 4, 128, (800, 1024), (400, 512), 8192),
+    ("/models/QwQ-32B", 8, 24, (4, 38912), (4, 2048), 40960),
+    ("/data/hf_models/DeepSeek-R1-Distill-Llama-70B", 4, 128, (800, 4096), (800, 2048), 8192),
+    ("/data/hf_models/DeepSeek-R1-Distill-Qwen-32B", 2, 32, (800, 4096), (800, 2048), 8192),
+    ("/data/hf_models/DeepSeek-R1-Distill-Llama-8B", 1, 32, (800, 4096), (800, 2048), 8192),
+]
 
 
-@pytest.mark.parametrize(
-    ("asked", "expected"), MANUAL, ids=lambda value: str(value.get("model", ""))[-12:]
-)
-def test_command_lines_of_the_manual(asked: dict[str, Any], expected: dict[str, str]) -> None:
+@pytest.mark.parametrize(("model", "cards", "seqs", "input", "output", "length"), MANUAL)
+def test_command_lines_of_the_manual(
+    model: str, cards: int, seqs: int, input: tuple[int, int], output: tuple[int, int], length: int
+) -> None:
+    asked: dict[str, Any] = {
+        **{"model": model, "cards": cards, "max_num_seqs": seqs, "dtype": "bfloat16"},
+        **{"input_range": input, "output_range": output, "max_model_len": length},
+        **{"max_num_batched_tokens": length, "port": 30001, "cache_dir": "/data/warmup_cache"},
+        **({"reduce": (8, 24000)} if cards == 8 else {"modules": tuple(range(cards))}),
+    }
     made = plan(**asked)
     argv = made.command.argv
-    options = {
-        name: argv[argv.index(name) + 1]
-        for name in (*expected, "--port", "--dtype", "--max-num-batched-tokens")
+    expected = {
+        **{"--tensor-parallel-size": str(cards), "--max-num-seqs": str(seqs), "--port": "30001"},
+        **{"--max-model-len": str(length), "--max-num-batched-tokens": str(length)},
+        "--dtype": "bfloat16",
     }
-    tokens = {"--max-num-batched-tokens": str(asked["max_num_batched_tokens"])}
-    assert options == {**expected, **tokens, "--port": "30001", "--dtype": "bfloat16"}
+    assert {name: argv[argv.index(name) + 1] for name in expected} == expected
     assert made.command.env["PT_HPU_RECIPE_CACHE_CONFIG"] == f"{asked['cache_dir']},false,16384"
-    profile = profiles.match(known_model(asked["model"], must_exist=False))
+    profile = profiles.match(known_model(model, must_exist=False))
     assert profile is not None
     guide = {
-        "max_model_len": asked["max_model_len"],
-        "max_num_batched_tokens": asked["max_num_batched_tokens"],
-        "max_num_seqs": asked["max_num_seqs"],
-        "input": list(asked["input_range"]),
-        "output": list(asked["output_range"]),
+        **{"max_model_len": length, "max_num_batched_tokens": length, "max_num_seqs": seqs},
+        **{"input": list(input), "output": list(output)},
     }
     assert dict(profile.lengths) == guide
-    assert profile.cards == asked["cards"]
+    assert profile.cards == cards
     assert made.memory["kv"] > 0
     assert "--enable-expert-parallel" not in argv
     # of these only the 72B keeps the float32 softmax that its family has by default
-    softmax = None if "72B" in asked["model"] else "false"
+    softmax = None if "72B" in model else "false"
     assert made.command.env.get("VLLM_FP32_SOFTMAX") == softmax
 
 
@@ -342,15 +298,9 @@ def test_deepseeks_command_line() -> None:
 
 def test_1_21_shows_the_blocks_that_it_keeps_and_their_cost() -> None:
     model = known_model("meta-llama/Llama-2-7b-chat-hf", must_exist=False)
-    wishes: dict[str, Any] = {
-        "cards": 1,
-        "max_num_seqs": 256,
-        "max_model_len": 2048,
-        "max_num_batched_tokens": 2048,
-    }
-    made = make_plan(
-        Request(model=model.path, **wishes), load("simulated:hls2"), model, find("vllm-fork@1.21")
-    )
+    wishes: dict[str, Any] = {"cards": 1, "max_num_seqs": 256, "max_model_len": 2048}
+    wishes["max_num_batched_tokens"] = 2048
+    made = plan(model.path, **wishes)
     # 930 blocks of 64 MiB fit; the planner's step of 512 left 512 of them (planning.md P1-8)
     assert made.num_blocks == 896
     assert made.memory["kv"] == 896 * 64 / 1024
@@ -361,9 +311,7 @@ def test_1_21_shows_the_blocks_that_it_keeps_and_their_cost() -> None:
     assert sum(size for part, size in made.memory.items() if part != "card") == pytest.approx(
         made.memory["card"], abs=0.05
     )
-    newer = make_plan(
-        Request(model=model.path, **wishes), load("simulated:hls2"), model, find("vllm-fork@1.22")
-    )
+    newer = plan(model.path, "vllm-fork@1.22", **wishes)
     blocks = newer.num_blocks or 0
     assert newer.kv_cache == message("plan.kv_blocks", blocks=blocks, tokens=blocks * 128)
 

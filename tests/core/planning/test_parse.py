@@ -103,52 +103,32 @@ LONGEST = {"longest": MOST_TOKENS}
 HOT = {"most": MOST_SEQS, **LONGEST}
 
 
+def no_number(flag: str, text: str, least: int, most: int) -> tuple[str, dict[str, Any]]:
+    return "plan.number", {"flag": flag, "found": text, "least": least, "most": most}
+
+
+def no_time(text: str, least: str, most: str) -> tuple[str, dict[str, Any]]:
+    return "plan.time", {"flag": "--wait", "found": text, "least": least, "most": most}
+
+
+def no_range(flag: str, text: str) -> tuple[str, dict[str, Any]]:
+    return "plan.range", {"flag": flag, "found": text, **LONGEST}
+
+
 def no_replicas(text: str) -> tuple[str, dict[str, Any]]:
     return "ray.replicas_words", {"found": text, "most": 9}
 
 
 def test_each_refusal_names_the_option_the_value_and_the_bounds() -> None:
     cases: dict[str, tuple[Callable[[], object], str, dict[str, object]]] = {
-        "number": (
-            lambda: number("-b", "9 ", 10, 20),
-            "plan.number",
-            {"flag": "-b", "found": "9 ", "least": 10, "most": 20},
-        ),
-        "length": (
-            lambda: tokens("-l", "3k", 2000),
-            "plan.number",
-            {"flag": "-l", "found": "3k", "least": 1, "most": 2000},
-        ),
-        "plain length": (
-            lambda: pair("-i", "0,1", short=False),
-            "plan.range",
-            {"flag": "-i", "found": "0,1", **LONGEST},
-        ),
-        "time": (
-            lambda: seconds("--wait", "1s", least=2, most=5),
-            "plan.time",
-            {"flag": "--wait", "found": "1s", "least": "2", "most": "5"},
-        ),
-        "no time": (
-            lambda: seconds("--wait", "soon"),
-            "plan.time",
-            {"flag": "--wait", "found": "soon", "least": "1", "most": "4.29497e+09"},
-        ),
-        "three": (
-            lambda: pair("-i", "1,2,3"),
-            "plan.range",
-            {"flag": "-i", "found": "1,2,3", **LONGEST},
-        ),
-        "order": (
-            lambda: pair("-o", "3,2"),
-            "plan.range",
-            {"flag": "-o", "found": "3,2", **LONGEST},
-        ),
-        "part": (
-            lambda: pair("-o", "0,x"),
-            "plan.range",
-            {"flag": "-o", "found": "0,x", **LONGEST},
-        ),
+        "number": (lambda: number("-b", "9 ", 10, 20), *no_number("-b", "9 ", 10, 20)),
+        "length": (lambda: tokens("-l", "3k", 2000), *no_number("-l", "3k", 1, 2000)),
+        "plain length": (lambda: pair("-i", "0,1", short=False), *no_range("-i", "0,1")),
+        "time": (lambda: seconds("--wait", "1s", least=2, most=5), *no_time("1s", "2", "5")),
+        "no time": (lambda: seconds("--wait", "soon"), *no_time("soon", "1", "4.29497e+09")),
+        "three": (lambda: pair("-i", "1,2,3"), *no_range("-i", "1,2,3")),
+        "order": (lambda: pair("-o", "3,2"), *no_range("-o", "3,2")),
+        "part": (lambda: pair("-o", "0,x"), *no_range("-o", "0,x")),
         "hot": (lambda: reduce("-r", "x"), "plan.reduce_words", {"found": "x", **HOT}),
         "hot batch": (lambda: reduce("-r", "0,8"), "plan.reduce_words", {"found": "0,8", **HOT}),
         "hot length": (lambda: reduce("-r", "8,0"), "plan.reduce_words", {"found": "8,0", **HOT}),
@@ -160,11 +140,7 @@ def test_each_refusal_names_the_option_the_value_and_the_bounds() -> None:
         "replicas": (lambda: replicas("-x", "3..2", 9), *no_replicas("3..2")),
         "replica": (lambda: replicas("-x", "10", 9), *no_replicas("10")),
         "most replicas": (lambda: replicas("-x", "1..x", 9), *no_replicas("1..x")),
-        "port": (
-            lambda: port("-p", "65536"),
-            "plan.number",
-            {"flag": "-p", "found": "65536", "least": 1, "most": 65535},
-        ),
+        "port": (lambda: port("-p", "65536"), *no_number("-p", "65536", 1, 65535)),
     }
     found = {name: refusal(what) for name, (what, _, _) in cases.items()}
     expected = {name: (id, USAGE, values) for name, (_, id, values) in cases.items()}
@@ -215,10 +191,5 @@ def test_bounds_by_one_number_are_open() -> None:
 
 
 def test_times_without_a_unit_are_seconds_and_others_are_none() -> None:
-    assert [read_time(text) for text in (".5", "2 h", " 3S ", "1.5.2", "h")] == [
-        0.5,
-        7200,
-        3,
-        None,
-        None,
-    ]
+    times = {".5": 0.5, "2 h": 7200, " 3S ": 3, "1.5.2": None, "h": None}
+    assert {text: read_time(text) for text in times} == times

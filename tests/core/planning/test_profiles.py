@@ -116,46 +116,25 @@ def test_each_id_of_a_profile_finds_it_again(profile: profiles.Profile) -> None:
     assert {name_of(profiles.match(named(model))) for model in profile.models} == {profile.name}
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "DeepSeek-R1-Distill-Qwen-1.5B",
-        "CodeLlama-2-7b",
-        "Qwen3-8",
-        "my-llama-3.1-8b",
-        "",
-        "[",
-        "GLM-4.5-Air",
-        "QwQ",
-    ],
-)
+OTHERS = "DeepSeek-R1-Distill-Qwen-1.5B CodeLlama-2-7b Qwen3-8 my-llama-3.1-8b [ GLM-4.5-Air QwQ"
+
+
+@pytest.mark.parametrize("name", ["", *OTHERS.split()])
 def test_other_names_have_none(name: str) -> None:
     assert profiles.match(Model(name, name)) is None
 
 
 def test_config_goes_before_the_name() -> None:
     qwen: dict[str, Any] = {"model_type": "qwen2", "num_hidden_layers": 64, "hidden_size": 5120}
-    mixtral = {
-        "model_type": "mixtral",
-        "num_hidden_layers": 32,
-        "hidden_size": 4096,
-        "num_key_value_heads": 8,
-    }
-    found = {
-        name: name_of(profiles.match(Model("/m/" + name, name, config=config)))
-        for name, config in {
-            "my-model": mixtral,
-            "QwQ-32B": qwen,
-            "DeepSeek-R1-Distill-Qwen-32B": qwen,
-            "Mixtral-8x7B-tiny": {**mixtral, "num_hidden_layers": 2},
-        }.items()
-    }
-    assert found == {
-        "my-model": "mixtral-8x7b",
-        "QwQ-32B": "qwq-32b",
-        "DeepSeek-R1-Distill-Qwen-32B": "deepseek-r1-distill-qwen-32b",
-        "Mixtral-8x7B-tiny": None,
-    }
+    mixtral = {"model_type": "mixtral", "num_hidden_layers": 32, "hidden_size": 4096}
+    mixtral["num_key_value_heads"] = 8
+    for name, config, expected in (
+        ("my-model", mixtral, "mixtral-8x7b"),
+        ("QwQ-32B", qwen, "qwq-32b"),
+        ("DeepSeek-R1-Distill-Qwen-32B", qwen, "deepseek-r1-distill-qwen-32b"),
+        ("Mixtral-8x7B-tiny", {**mixtral, "num_hidden_layers": 2}, None),
+    ):
+        assert name_of(profiles.match(Model("/m/" + name, name, config=config))) == expected
 
 
 def test_config_of_the_text_part_counts() -> None:
@@ -314,38 +293,23 @@ def test_our_check_says_what_the_schema_library_says(name: str, value: Any) -> N
 @pytest.mark.parametrize(
     ("model", "cards", "lengths"),
     [
-        ("meta-llama/Meta-Llama-3.1-8B-Instruct", {1}, {}),
-        (
-            "meta-llama/Meta-Llama-3.1-70B-Instruct",
-            {8},
-            {
-                "input": [1, 1024],
-                "max_model_len": 2048,
-                "max_num_batched_tokens": 4096,
-                "max_num_seqs": 256,
-            },
-        ),
-        (
-            "llava-hf/llava-v1.6-mistral-7b-hf",
-            {1},
-            {
-                "input": [2048, 4096],
-                "max_model_len": 8192,
-                "max_num_batched_tokens": 16384,
-                "max_num_seqs": 4,
-            },
-        ),
-        ("meta-llama/Llama-2-7b", {1, 2, 8}, {}),
-        ("meta-llama/Llama-2-70b-chat-hf", {8}, {}),
-        ("mistralai/Mistral-7B-Instruct-v0.3", {1, 2}, {}),
-        ("mistralai/Mixtral-8x7B-Instruct-v0.1", {2}, {}),
+        ("meta-llama/Meta-Llama-3.1-8B-Instruct", {1}, ()),
+        ("meta-llama/Meta-Llama-3.1-70B-Instruct", {8}, ([1, 1024], 2048, 4096, 256)),
+        ("llava-hf/llava-v1.6-mistral-7b-hf", {1}, ([2048, 4096], 8192, 16384, 4)),
+        ("meta-llama/Llama-2-7b", {1, 2, 8}, ()),
+        ("meta-llama/Llama-2-70b-chat-hf", {8}, ()),
+        ("mistralai/Mistral-7B-Instruct-v0.3", {1, 2}, ()),
+        ("mistralai/Mixtral-8x7B-Instruct-v0.1", {2}, ()),
     ],
 )
-def test_values_of_the_other_guides(model: str, cards: set[int], lengths: dict[str, Any]) -> None:
+def test_values_of_the_other_guides(
+    model: str, cards: set[int], lengths: tuple[object, ...]
+) -> None:
+    names = ("input", "max_model_len", "max_num_batched_tokens", "max_num_seqs")
     profile = profiles.find(model)
     assert cards <= set(profile.tried)
     assert profile.cards in profile.tried
-    assert dict(profile.lengths) == lengths
+    assert dict(profile.lengths) == dict(zip(names, lengths, strict=False))
 
 
 VALIDATED = json.loads(
@@ -555,27 +519,15 @@ def test_settings_and_parsers_are_those_of_the_name_the_version_and_the_type(
     }
 
 
-@pytest.mark.parametrize(
-    ("name", "generation", "cards", "is_there"),
-    [
-        ("Mine-Chat", "g3", 2, True),
-        ("mine", "g2", 2, False),
-        ("mine", "g3", 1, False),
-        ("other", "g3", 2, False),
-    ],
-)
 def test_published_measurements_are_for_a_name_a_generation_and_a_number_of_cards(
-    name: str,
-    generation: str,
-    cards: int,
-    is_there: bool,
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     own_profile(monkeypatch, tmp_path, "mine.yaml", FULL)
-    found = profiles.published_for(profiles.find("mine"), name, generation, cards)
-    assert (found is not None) == is_there
-    assert profiles.published_for(None, name, generation, cards) is None
+    mine = profiles.find("mine")
+    assert profiles.published_for(mine, "Mine-Chat", "g3", 2) is not None
+    for other in (("mine", "g2", 2), ("mine", "g3", 1), ("other", "g3", 2)):
+        assert profiles.published_for(mine, *other) is None
+    assert profiles.published_for(None, "mine", "g3", 2) is None
 
 
 def test_facts_of_a_profile_fill_what_a_folder_lacks(
@@ -591,23 +543,8 @@ def test_facts_of_a_profile_fill_what_a_folder_lacks(
         (folder / "config.json").write_text(json.dumps(config | more))
         found = known_model(str(folder))
         assert (found.parameters, found.layers, found.heads) == (parameters, 2, None)
-    listed = Model(
-        "me/mine",
-        "mine",
-        source="profile",
-        architecture="A",
-        model_type="mine",
-        parameters=5,
-        dtype="bfloat16",
-        moe=True,
-        experts=4,
-        layers=2,
-        attention_layers=1,
-        hidden_size=8,
-        heads=2,
-        vocab_size=9,
-        max_position_embeddings=64,
-    )
+    facts = yaml.safe_load(FULL)["architecture"]
+    listed = Model("me/mine", "mine", source="profile", **facts)
     assert known_model("me/mine") == listed
     by_name = known_model("me/mine-GPTQ", must_exist=False)
     assert by_name.unread is not None and by_name.unread.id == "models.offline"

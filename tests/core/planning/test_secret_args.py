@@ -70,18 +70,8 @@ def test_a_secret_without_a_variable_is_refused(words: tuple[str, ...]) -> None:
 def test_no_command_shows_it(
     command: tuple[str, ...], words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    line = (
-        *command,
-        "-w",
-        "/m/q",
-        "--engine",
-        "vllm-fork@1.22",
-        "--machine",
-        "simulated:hls2",
-        "--",
-        *words,
-    )
-    assert run([*line]) == ExitCode.USAGE
+    line = "-w /m/q --engine vllm-fork@1.22 --machine simulated:hls2 --"
+    assert run([*command, *line.split(), *words]) == ExitCode.USAGE
     captured = capsys.readouterr()
     assert S not in captured.out + captured.err
 
@@ -124,19 +114,8 @@ def test_migrate_names_the_variable_and_never_the_value(
 def test_tgi_is_given_no_secret(
     words: tuple[str, ...], force: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    line = (
-        "plan",
-        "-w",
-        "Qwen/Qwen3-8B",
-        "--engine",
-        "tgi",
-        "--machine",
-        "simulated:hls2",
-        *force,
-        "--json",
-        "--",
-    )
-    assert run([*line, *words]) == ExitCode.USAGE
+    line = "plan -w Qwen/Qwen3-8B --engine tgi --machine simulated:hls2 --json"
+    assert run([*line.split(), *force, "--", *words]) == ExitCode.USAGE
     captured = capsys.readouterr()
     assert S not in captured.out + captured.err
 
@@ -168,18 +147,8 @@ def test_what_no_file_can_say_is_refused(words: tuple[str, ...]) -> None:
 
 
 def test_plan_names_the_file_and_render_refuses(capsys: pytest.CaptureFixture[str]) -> None:
-    line = (
-        "-w",
-        "/m/q",
-        "-n",
-        "1",
-        "--engine",
-        "vllm-gaudi",
-        "--machine",
-        "simulated:hls2",
-        "--",
-        *REFUSED[1],
-    )
+    words = "-w /m/q -n 1 --engine vllm-gaudi --machine simulated:hls2 --"
+    line = (*words.split(), *REFUSED[1])
     assert run(["plan", "--json", *line]) == 0
     shown = capsys.readouterr().out
     assert S not in shown

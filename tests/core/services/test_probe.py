@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -79,6 +80,10 @@ TGI: dict[str, Page] = {
 }
 URL, KEY = "http://a:1", "hunter2"
 NO_INFO: tuple[Page, ...] = ((404, {}), (200, []), (500, {}))
+BAD_TEXTS: tuple[Page, ...] = (
+    *((500, CHOICES), (200, {"choices": []})),
+    *((200, b"garbage"), (200, {"object": "error"})),
+)
 GENERATE = {"inputs": "1", "parameters": {"max_new_tokens": 1}}
 
 
@@ -87,183 +92,101 @@ def table(**changes: tuple[int, object]) -> Answer:
     return lambda path, headers: pages.get(path, (404, {}))
 
 
+TEXT, INFO = (200, {"generated_text": ""}), (200, {"model_id": "me/Small"})
+NOT_IT: Page = (400, {"message": "The model does not support Completions API"})
+# the forks say so with status 200
+NOT_SAID: Page = (200, {"object": "error", "message": "does not support this", "code": 400})
+NOT_BUILT: Page = (501, {"error": {"message": "The model does not support Embeddings API"}})
+VECTOR: Page = (200, {"data": [{"index": 0, "embedding": [1.0]}]})
+SCORES: Page = (200, {"results": [{"index": 0, "relevance_score": 0.5}]})
+NONE: Page = (404, {"detail": "Not Found"})
+READY = Readiness(True, "ready", "", "m", "/v1/completions")
+
+
+def ready(path: str, model: str | None = "m", detail: str = "") -> Readiness:
+    return Readiness(True, "ready", detail, model, path)
+
+
+def tgi(generate: Page = TEXT, info: Page = INFO) -> dict[str, Page]:
+    return {"v1_models": NONE, "info": info, "generate": generate}
+
+
+def unready(stage: str, detail: str, model: str | None = None) -> Readiness:
+    return Readiness(False, stage, detail, model)
+
+
 @pytest.mark.parametrize(
-    ("answer", "expected"),
+    ("pages", "options", "expected"),
     [
-        (table(), Readiness(True, "ready", "", "m", "/v1/completions")),
-        (table(health=(503, {})), Readiness(False, "health", "/health: 503")),
-        (table(v1_models=(200, b"garbage")), Readiness(False, "models", "/v1/models: 200")),
-        (table(v1_models=(200, {"data": []})), Readiness(False, "models", "/v1/models: 200")),
-        (table(v1_models=(200, [])), Readiness(False, "models", "/v1/models: 200")),
-        (table(v1_models=(500, MODELS)), Readiness(False, "models", "/v1/models: 500")),
-        (
-            table(v1_completions=(500, CHOICES)),
-            Readiness(False, "completion", "/v1/completions: 500", "m"),
-        ),
-        (
-            table(v1_completions=(200, {"choices": []})),
-            Readiness(False, "completion", "/v1/completions: 200", "m"),
-        ),
-        (
-            table(v1_completions=(200, b"garbage")),
-            Readiness(False, "completion", "/v1/completions: 200", "m"),
-        ),
-        (
-            table(v1_completions=(200, {"object": "error"})),
-            Readiness(False, "completion", "/v1/completions: 200", "m"),
-        ),
-        (table(v1_completions=(404, {})), Readiness(True, "ready", "no completions", "m")),
-        (
-            table(v1_completions=(400, {"message": "The model does not support Completions API"})),
-            Readiness(True, "ready", "no completions", "m"),
-        ),
-        (
-            table(
-                v1_models=(404, {}),
-                info=(200, {"model_id": "t"}),
-                generate=(200, {"generated_text": ""}),
-            ),
-            Readiness(True, "ready", "", "t", "/generate"),
-        ),
-        (
-            table(
-                v1_models=(404, {}),
-                info=(200, {"model_id": "t"}),
-                generate=(200, {"generated_text": 3}),
-            ),
-            Readiness(False, "completion", "/generate: 200", "t"),
-        ),
+        ({}, {}, READY),
+        ({}, {"complete": False}, ready("")),
+        ({"health": (503, {})}, {}, unready("health", "/health: 503")),
+        ({"v1_models": (200, b"garbage")}, {}, unready("models", "/v1/models: 200")),
+        ({"v1_models": (200, {"data": []})}, {}, unready("models", "/v1/models: 200")),
+        ({"v1_models": (200, [])}, {}, unready("models", "/v1/models: 200")),
+        ({"v1_models": (500, MODELS)}, {}, unready("models", "/v1/models: 500")),
         *(
             (
-                table(v1_models=(404, {}), info=page),
-                Readiness(False, "models", "neither /v1/models nor /info"),
+                {"v1_completions": page},
+                {},
+                unready("completion", f"/v1/completions: {page[0]}", "m"),
             )
+            for page in BAD_TEXTS
+        ),
+        ({"v1_completions": NONE}, {}, ready("", detail="no completions")),
+        ({"v1_completions": NOT_IT}, {}, ready("", detail="no completions")),
+        # TGI
+        (tgi(), {}, ready("/generate", "me/Small")),
+        (tgi(), {"tgi": True, "complete": False}, ready("", "me/Small")),
+        (tgi(info=(200, {"version": "3"})), {"tgi": True}, ready("/generate", None)),
+        *(
+            (tgi(page), {}, unready("completion", f"/generate: {page[0]}", "me/Small"))
+            for page in ((200, {"generated_text": 3}), (424, {"generated_text": "a"}))
+        ),
+        *(
+            (tgi(info=page), {}, unready("models", "neither /v1/models nor /info"))
             for page in NO_INFO
         ),
+        # only a server of the expected name
+        ({}, {"names": ("m",)}, READY),
+        ({}, {"names": ("x", "m")}, READY),
+        ({}, {"names": ("Small",)}, unready("other", "/v1/models: m", "m")),
+        ({}, {"names": ("/models/m",)}, unready("other", "/v1/models: m", "m")),
+        ({"v1_models": (200, {"data": [{"id": "m"}, {"id": "x"}]})}, {"names": ("x",)}, READY),
         (
-            table(
-                v1_models=(404, {}),
-                info=(200, {"model_id": "t"}),
-                generate=(424, {"generated_text": "a"}),
-            ),
-            Readiness(False, "completion", "/generate: 424", "t"),
+            *(tgi(), {"tgi": True, "names": ("Other",)}),
+            unready("other", "/info: me/Small", "me/Small"),
         ),
-    ],
-)
-def test_how_far_it_gets(answer: Answer, expected: Readiness) -> None:
-    with server(answer) as url:
-        assert probe(url) == expected
-
-
-@pytest.mark.parametrize(
-    ("pages", "tgi", "names", "expected"),
-    [
-        ({}, False, ("m",), Readiness(True, "ready", "", "m", "/v1/completions")),
-        ({}, False, ("x", "m"), Readiness(True, "ready", "", "m", "/v1/completions")),
-        ({}, False, ("Small",), Readiness(False, "other", "/v1/models: m", "m")),
-        ({}, False, ("/models/m",), Readiness(False, "other", "/v1/models: m", "m")),
+        (tgi(), {"tgi": True, "names": ("/data/small",)}, ready("/generate", "me/Small")),
+        # models that write nothing are asked what they are for
+        ({"v1_completions": NONE, "v1_embeddings": VECTOR}, {}, ready("/v1/embeddings")),
+        ({"v1_completions": NOT_IT, "v1_embeddings": VECTOR}, {}, ready("/v1/embeddings")),
+        ({"v1_completions": NOT_SAID, "v1_embeddings": VECTOR}, {}, ready("/v1/embeddings")),
         (
-            {"v1_models": (200, {"data": [{"id": "m"}, {"id": "adapter"}]})},
-            False,
-            ("adapter",),
-            Readiness(True, "ready", "", "m", "/v1/completions"),
+            {"v1_completions": NOT_BUILT, "v1_embeddings": NOT_BUILT, "rerank": SCORES},
+            *({}, ready("/rerank")),
         ),
-        (
-            {"info": (200, {"model_id": "me/Small"})},
-            True,
-            ("Other",),
-            Readiness(False, "other", "/info: me/Small", "me/Small"),
-        ),
-        (
-            {"info": (200, {"model_id": "me/Small"}), "generate": (200, {"generated_text": "x"})},
-            True,
-            ("/data/small",),
-            Readiness(True, "ready", "", "me/Small", "/generate"),
-        ),
-    ],
-)
-def test_only_a_server_of_the_expected_name_is_ready(
-    pages: dict[str, tuple[int, object]], tgi: bool, names: tuple[str, ...], expected: Readiness
-) -> None:
-    with server(table(**pages)) as url:
-        assert probe(url, tgi=tgi, names=names) == expected
-
-
-NOTHING = (404, {"detail": "Not Found"})
-NOT_IT = (400, {"message": "The model does not support Completions API"})
-# the forks say so with status 200
-NOT_SAID = (
-    200,
-    {"object": "error", "message": "The model does not support Completions API", "code": 400},
-)
-NOT_BUILT = (501, {"error": {"message": "The model does not support Embeddings API"}})
-VECTOR = (200, {"data": [{"index": 0, "embedding": [1.0]}]})
-SCORES = (200, {"results": [{"index": 0, "relevance_score": 0.5}]})
-
-
-@pytest.mark.parametrize(
-    ("answer", "expected"),
-    [
-        (
-            table(v1_completions=NOTHING, v1_embeddings=VECTOR),
-            Readiness(True, "ready", "", "m", "/v1/embeddings"),
-        ),
-        (
-            table(v1_completions=NOT_IT, v1_embeddings=VECTOR),
-            Readiness(True, "ready", "", "m", "/v1/embeddings"),
-        ),
-        (
-            table(v1_completions=NOT_SAID, v1_embeddings=VECTOR),
-            Readiness(True, "ready", "", "m", "/v1/embeddings"),
-        ),
-        (
-            table(v1_completions=NOT_BUILT, v1_embeddings=NOT_BUILT, rerank=SCORES),
-            Readiness(True, "ready", "", "m", "/rerank"),
-        ),
-        (
-            table(v1_completions=NOTHING, pooling=VECTOR),
-            Readiness(True, "ready", "", "m", "/pooling"),
-        ),
+        ({"v1_completions": NONE, "pooling": VECTOR}, {}, ready("/pooling")),
         # the first question is the one that killed an engine that said it was well
         (
-            table(v1_completions=NOTHING, v1_embeddings=(500, {}), pooling=VECTOR),
-            Readiness(False, "completion", "/v1/embeddings: 500", "m"),
+            {"v1_completions": NONE, "v1_embeddings": (500, {}), "pooling": VECTOR},
+            *({}, unready("completion", "/v1/embeddings: 500", "m")),
         ),
         (
-            table(v1_completions=NOTHING, rerank=(200, {"results": []})),
-            Readiness(False, "completion", "/rerank: 200", "m"),
+            {"v1_completions": NONE, "rerank": (200, {"results": []})},
+            *({}, unready("completion", "/rerank: 200", "m")),
         ),
         (
-            table(v1_completions=NOTHING, v1_embeddings=(200, {"data": []})),
-            Readiness(False, "completion", "/v1/embeddings: 200", "m"),
+            {"v1_completions": NONE, "v1_embeddings": (200, {"data": []})},
+            *({}, unready("completion", "/v1/embeddings: 200", "m")),
         ),
     ],
 )
-def test_models_that_write_nothing_are_asked_what_they_are_for(
-    answer: Answer, expected: Readiness
+def test_how_far_it_gets(
+    pages: dict[str, Page], options: dict[str, Any], expected: Readiness
 ) -> None:
-    with server(answer) as url:
-        assert probe(url) == expected
-
-
-def test_tgi_is_asked_in_its_own_words() -> None:
-    asked = []
-
-    def answer(path: str, headers: dict[str, str]) -> tuple[int, object]:
-        asked.append(path)
-        pages = {"/health": {}, "/info": {"model_id": "t"}, "/generate": {"generated_text": "x"}}
-        return 200, pages.get(path, {"data": [{"id": "not asked for"}]})
-
-    with server(answer) as url:
-        assert probe(url, tgi=True) == Readiness(True, "ready", "", "t", "/generate")
-        assert asked == ["/health", "/info", "/generate"]
-        assert probe(url, tgi=True, complete=False) == Readiness(True, "ready", "", "t")
-        assert asked[3:] == ["/health", "/info"]
-    nameless = {**TGI, "/info": (200, {"version": "3"})}
-    with server(lambda path, headers: nameless[path]) as url:
-        assert probe(url, tgi=True) == Readiness(True, "ready", "", None, "/generate")
-    with server(table()) as url:
-        assert probe(url, complete=False) == Readiness(True, "ready", "", "m")
+    with server(table(**pages)) as url:
+        assert probe(url, **options) == expected
 
 
 def test_nobody_there_and_nobody_who_speaks_http() -> None:
@@ -349,53 +272,29 @@ def test_a_refused_chat_is_known_when_it_is_ready(chat: tuple[int, object], said
     pages = {**GOOD, "/v1/chat/completions": chat}
     with server(lambda path, _headers: pages.get(path, (404, {}))) as url:
         found = probe(url)
-    assert found == Readiness(
-        True, "ready", "", "m", "/v1/completions", f"/v1/chat/completions: {said}"
-    )
-
-
-class Server:
-    """A server by its pages; it keeps what it was asked."""
-
-    def __init__(self, pages: dict[str, Page]) -> None:
-        self.pages = pages
-        self.asked: list[tuple[Any, ...]] = []
-
-    def ask(
-        self,
-        url: str,
-        timeout: float,
-        api_key: str | None = None,
-        question: dict[str, Any] | None = None,
-    ) -> ProbeResult:
-        path = url.removeprefix(URL)
-        self.asked.append((path, timeout, api_key, question))
-        status, document = self.pages.get(path, (404, {}))
-        if status == 0:
-            return ProbeResult(0, b"", str(document))
-        body = document if isinstance(document, bytes) else json.dumps(document).encode()
-        return ProbeResult(status, body)
-
-
-def answered(
-    monkeypatch: pytest.MonkeyPatch, pages: dict[str, Page], **options: Any
-) -> tuple[Readiness, list[tuple[Any, ...]]]:
-    server = Server(pages)
-    monkeypatch.setattr(module, "ask", server.ask)
-    return probe(URL, **options), server.asked
+    assert found == replace(READY, no_chat=f"/v1/chat/completions: {said}")
 
 
 def test_tgi_is_asked_for_its_model_and_a_text(monkeypatch: pytest.MonkeyPatch) -> None:
-    found, asked = answered(monkeypatch, TGI, timeout=90.0, api_key=KEY, tgi=True)
-    assert found == Readiness(True, "ready", "", "me/Small", "/generate", "")
+    asked: list[tuple[object, ...]] = []
+
+    def ask(url: str, timeout: float, key: str | None, question: object = None) -> ProbeResult:
+        path = url.removeprefix(URL)
+        asked.append((path, timeout, key, question))
+        status, document = TGI.get(path, (404, {}))
+        return ProbeResult(status, json.dumps(document).encode())
+
+    monkeypatch.setattr(module, "ask", ask)
+    found = probe(URL, timeout=90.0, api_key=KEY, tgi=True)
+    assert found == ready("/generate", "me/Small")
     assert asked == [
         ("/health", 5.0, KEY, None),
         ("/info", 10.0, KEY, None),
         ("/generate", 90.0, KEY, GENERATE),
     ]
     # a server without /v1/models is asked in the same way
-    again, more = answered(monkeypatch, TGI, timeout=90.0, api_key=KEY)
-    assert (again, more[2:]) == (found, asked[1:])
+    assert probe(URL, timeout=90.0, api_key=KEY) == found
+    assert asked[5:] == asked[1:3]
 
 
 def error(code: object, kind: str = "error") -> bytes:

@@ -29,64 +29,18 @@ LARGE = "deep/x.safetensors"
 REQUEST = {"source": "hf", "repo": "me/small", "repo_type": "model", "revision": REVISION}
 
 
-class GatedRepoError(Exception):
-    pass
-
-
-class OfflineModeIsEnabled(Exception):
-    pass
-
-
-class RepositoryNotFoundError(Exception):
-    pass
-
-
-class NotExistError(Exception):
-    pass
-
-
-class HubRepoNotFoundError(Exception):
-    pass
-
-
-class NotFoundError(Exception):
-    pass
-
-
-class RevisionNotFoundError(Exception):
-    pass
-
-
-class ConnectTimeout(Exception):
-    pass
-
-
-class MaxRetryError(Exception):
-    pass
-
-
-class ResolveError(Exception):
-    pass
-
-
-class NetworkError(Exception):
-    pass
-
-
-class RemoteDisconnectedError(Exception):
-    pass
-
-
-class ServerOffline(Exception):
-    pass
-
-
 class AnsweredError(Exception):
     """An error with the status of an answer."""
 
     def __init__(self, text: str, status: int) -> None:
         super().__init__(text)
         self.response = SimpleNamespace(status_code=status)
+
+
+def named(name: str, base: type[Exception] = Exception, *status: int) -> Exception:
+    """Return an error of a library, which is known by its name."""
+    made: Exception = type(name, (base,), {})("x", *status)
+    return made
 
 
 def caused(error: Exception, by: BaseException) -> Exception:
@@ -100,25 +54,27 @@ def caused(error: Exception, by: BaseException) -> Exception:
         (HubError("disk", "x"), "disk", "x"),
         (OSError(28, "No space left"), "disk", "[Errno 28] No space left"),
         (OSError(122, "Quota"), "disk", "[Errno 122] Quota"),
-        (GatedRepoError("x"), "gated", "x"),
-        (OfflineModeIsEnabled("x"), "offline_mode", "x"),
-        (RepositoryNotFoundError("x"), "no_repo", "x"),
-        (NotExistError("x"), "no_repo", "x"),
-        (HubRepoNotFoundError("x"), "no_repo", "x"),
-        (NotFoundError("x"), "no_repo", "x"),
-        (RevisionNotFoundError("x"), "no_revision", "x"),
+        (named("GatedRepoError"), "gated", "x"),
+        (named("OfflineModeIsEnabled"), "offline_mode", "x"),
+        (named("RepositoryNotFoundError"), "no_repo", "x"),
+        # the Hub's answer to a name that is not there, without a token
+        (named("RepositoryNotFoundError", AnsweredError, 401), "no_repo", "x"),
+        (named("NotExistError"), "no_repo", "x"),
+        (named("HubRepoNotFoundError"), "no_repo", "x"),
+        (named("NotFoundError"), "no_repo", "x"),
+        (named("RevisionNotFoundError"), "no_revision", "x"),
         (AnsweredError("no such Revision", 404), "no_revision", "no such Revision"),
         (AnsweredError("revision", 403), "gated", "revision"),
         (AnsweredError("x", 401), "gated", "x"),
         (AnsweredError("x", 404), "no_repo", "x"),
         (AnsweredError("x", 429), "busy", "x"),
         (AnsweredError("x", 500), "other", "AnsweredError: x"),
-        (ConnectTimeout("x"), "offline", "timed out"),
-        (MaxRetryError("x"), "offline", "MaxRetryError"),
-        (ResolveError("x"), "offline", "ResolveError"),
-        (NetworkError("x"), "offline", "NetworkError"),
-        (RemoteDisconnectedError("x"), "offline", "RemoteDisconnectedError"),
-        (ServerOffline("x"), "offline", "ServerOffline"),
+        (named("ConnectTimeout"), "offline", "timed out"),
+        (named("MaxRetryError"), "offline", "MaxRetryError"),
+        (named("ResolveError"), "offline", "ResolveError"),
+        (named("NetworkError"), "offline", "NetworkError"),
+        (named("RemoteDisconnectedError"), "offline", "RemoteDisconnectedError"),
+        (named("ServerOffline"), "offline", "ServerOffline"),
         (ConnectionRefusedError(111, "refused"), "offline", "refused"),
         (caused(ValueError("x"), ConnectionResetError(104, "reset")), "offline", "reset"),
         (ValueError("x"), "other", "ValueError: x"),

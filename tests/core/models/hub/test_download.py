@@ -136,6 +136,7 @@ def test_addresses_names_and_disks_that_are_refused(
     room = {"path": str(tmp_path / "m"), "needed": 4.0, "free": 4.0}
     full = ("pull.disk", ExitCode.MACHINE, room, None)
     assert failed(lambda: pull(large, tmp_path / "m")) == full
+    assert len(asked()) == 1
     hubs(fetch_hf=[{"error": "disk"}])
     disk_full = ("pull.disk_full", ExitCode.FAILED, {"repo": "me/m"}, None)
     assert failed(lambda: pull(large, tmp_path / "m")) == disk_full

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_launch.core.models.hub.file_choice import Fetched, write_record
+from gaudi_launch.core.models.hub.file_choice import RECORD, Fetched, write_record
 from gaudi_launch.core.models.hub.local import find_local, folder_for
 from tests.support.shards import shard
 
@@ -58,10 +58,21 @@ def test_a_pulled_copy_comes_first(tmp_path: Path) -> None:
     assert find_local(REPO) is None
     theirs = snapshot(tmp_path / "home/.cache/huggingface/hub")
     assert find_local(REPO) == theirs
-    ours = pulled()
-    assert find_local(REPO) == ours
-    (ours / "model.safetensors").unlink()
+    pulled("v1")
     assert find_local(REPO) == theirs
+    ours = pulled()
+    weights = ours / "model.safetensors"
+    content = weights.read_bytes()
+    # a file that is shorter or gone, or no record: it is not whole
+    for damage in (
+        lambda: weights.write_bytes(content[1:]),
+        weights.unlink,
+        (ours / RECORD).unlink,
+    ):
+        weights.write_bytes(content)
+        assert find_local(REPO) == ours
+        damage()
+        assert find_local(REPO) == theirs
 
 
 @pytest.mark.parametrize(
