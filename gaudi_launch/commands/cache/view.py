@@ -9,10 +9,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gaudi_launch.cli.console import console, emit_json, size_text, table
+from gaudi_launch.cli.console import console, emit_json, known, size_text, table
 from gaudi_launch.cli.short_page import NotedRow, ShortPage, next_line
 from gaudi_launch.core.base.durations import duration
 from gaudi_launch.core.base.messages import text
+from gaudi_launch.core.recipes.key import part_label
 
 if TYPE_CHECKING:
     from gaudi_launch.commands.cache.case import CachedKey, CacheListing, KeyVerdict, PruneResult
@@ -127,7 +128,7 @@ def _remark(key: CachedKey) -> str:
     if key.entry.trouble:
         return key.entry.trouble
     if key.differences:
-        return "; ".join(f"{d.name} {d.was} -> {d.now}" for d in key.differences)
+        return "; ".join(d.shown() for d in key.differences)
     if not key.entry.in_use:
         return ""
     return text("cache.word_in_use")
@@ -139,18 +140,27 @@ def show_key(entry: CacheEntry, ledger: Ledger, as_json: bool) -> None:
     if as_json:
         emit_json({**document, "schema": 1, "path": str(entry.folder), "in_use": entry.in_use})
         return
-    parts = document.pop("parts")
-    rows = [(name, str(value)) for name, value in parts.items() if name != "variables"]
+    parts = document["parts"]
+    rows = [(part_label(name), str(value)) for name, value in parts.items() if name != "variables"]
     rows += sorted(parts["variables"].items())
     out = console()
     out.print(table(str(entry.folder), (text("cache.column_fact"), ""), rows))
-    buckets = document.pop("buckets")
+    now = time.time()
+    complete = "cache.word_yes" if ledger.complete else "cache.word_no"
+    filled = "  ".join(map(duration, ledger.filled_seconds))
+    used = "  ".join(map(duration, ledger.used_seconds))
     rows = [
-        (name, str(value)) for name, value in document.items() if name not in ("schema", "folder")
-    ]
-    rows += [
-        (text("cache.word_prompt"), str(len(buckets["prompt"]))),
-        (text("cache.word_decode"), str(len(buckets["decode"]))),
+        (text("cache.column_key"), ledger.key),
+        (text("cache.word_complete"), text(complete)),
+        (text("cache.word_blocks"), known(ledger.num_blocks, "{:,}")),
+        (text("cache.word_created"), duration(now - ledger.created)),
+        (text("cache.word_last_used"), duration(now - ledger.last_used)),
+        (text("cache.word_filled"), filled or "-"),
+        (text("cache.word_used"), used or "-"),
+        (text("cache.column_files"), f"{ledger.files:,}"),
+        (text("cache.column_size"), size_text(ledger.bytes)),
+        (text("cache.word_prompt"), f"{len(ledger.buckets.prompt):,}"),
+        (text("cache.word_decode"), f"{len(ledger.buckets.decode):,}"),
     ]
     out.print(table("", (text("cache.column_content"), ""), rows))
 

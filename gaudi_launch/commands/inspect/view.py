@@ -131,7 +131,8 @@ def show(found: InspectedModel, *, complete: bool) -> None:
         out.print(text("page.next", command=command), soft_wrap=True)
     for word, value in _lines(found):
         if value not in (None, "", ()) and (complete or word in _SHORT):
-            out.print(text("common.pair", label=text(f"models.word_{word}"), value=value))
+            shown = f"{value:,}" if isinstance(value, int) else value
+            out.print(text("common.pair", label=text(f"models.word_{word}"), value=shown))
     missing = found.model.files_missing
     if missing and not complete:
         out.print(text("models.missing", n=len(missing), first=missing[0]))
@@ -236,7 +237,7 @@ def _lines(found: InspectedModel) -> list[tuple[str, object]]:
     model, kv_bytes = found.model, found.kv_bytes_per_token
     parameters = None
     if model.parameters:
-        parameters = f"{model.parameters / 1e9:.3f}e9 ({model.parameters})"
+        parameters = f"{model.parameters / 1e9:.3f}e9 ({model.parameters:,})"
     weights = "" if model.source == "hub" else text("models.no_weights")
     if model.weight_bytes:
         weights = f"{model.weight_bytes / 2**30:.2f} GiB"
@@ -336,7 +337,7 @@ def _cells(row: FitRow) -> tuple[str, ...]:
         text("fit.yes" if row.fits else "fit.no"),
         known(row.weights_gib_per_card, "{:.1f}"),
         known(row.kv_gib_per_card, "{:.1f}"),
-        known(row.longest_context),
+        known(row.longest_context, "{:,}"),
         known(row.concurrency, "{:.1f}"),
     )
 

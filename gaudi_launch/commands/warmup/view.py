@@ -47,8 +47,8 @@ def row(judged: Judged, chosen: bool, result: WarmupResult, columns: Sequence[st
     cells = {
         "strategy": name,
         "graphs": f"{judged.graphs:,}",
-        "prompt": str(judged.prompt_graphs),
-        "decode": str(judged.decode_graphs),
+        "prompt": f"{judged.prompt_graphs:,}",
+        "decode": f"{judged.decode_graphs:,}",
         "uncovered": _uncovered(judged),
         "overhead": _percent(judged),
         "cold": _span(result.per_graph, judged),
@@ -60,7 +60,7 @@ def row(judged: Judged, chosen: bool, result: WarmupResult, columns: Sequence[st
 def _uncovered(judged: Judged) -> str:
     if judged.holes is None:
         return "?"
-    return str(judged.holes.shapes)
+    return f"{judged.holes.shapes:,}"
 
 
 def _percent(judged: Judged) -> str:

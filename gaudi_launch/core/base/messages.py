@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -79,24 +80,33 @@ def text(id: str, language_: str | None = None, **values: Any) -> str:
         return id + "".join(f" {name}={value}" for name, value in values.items())
     try:
         none = catalogue(chosen).get("common.none", "-")
-        return _Counts(none, template).vformat(template, (), values)
+        counts = _counts(catalogue("en").get(id, ""))
+        return _Counts(none, template, counts).vformat(template, (), values)
     except (KeyError, IndexError, ValueError):
         return template + "".join(f" {name}={value}" for name, value in values.items())
+
+
+@cache
+def _counts(english: str) -> frozenset[str]:
+    """Return the placeholders with a noun or a comma: counts, in every language."""
+    return frozenset(re.findall(r"{(\w+):(?:,|[^}]*[A-Za-z]{2})}", english))
 
 
 class _Counts(Formatter):
     """Format as `str.format`, and a number with its noun: ``{n:card}``.
 
-    A value that is None, or "-" as in a table, becomes text.
+    ``counts``, the placeholders whose thousands are set apart (4,096), as ``{n:,}`` does it. A
+    value that is None, or "-" as in a table, becomes text.
 
     >>> sentence = "{n:free card}, {m:process}, {found}"
-    >>> _Counts("none", sentence).format(sentence, n=1, m=2, found="-")
-    '1 free card, 2 processes, none'
+    >>> _Counts("none", sentence, {"m"}).format(sentence, n=1, m=2048, found="-")
+    '1 free card, 2,048 processes, none'
     """
 
-    def __init__(self, none: str, template: str) -> None:
+    def __init__(self, none: str, template: str, counts: Collection[str]) -> None:
         self._none = none
         self._template = template
+        self._names = counts
 
     def get_value(self, key: int | str, args: Any, kwargs: Any) -> Any:
         """Return a value, and text for a missing one.
@@ -106,6 +116,8 @@ class _Counts(Formatter):
         value = super().get_value(key, args, kwargs)
         if value is None:
             return self._none
+        if key in self._names and str(value).isdecimal():
+            return f"{int(value):,}"
         if value != "-" or key in _AS_GIVEN:
             return value
         typed = any(f"{quote}{{{key}}}" in self._template for quote in _QUOTES)
@@ -116,7 +128,8 @@ class _Counts(Formatter):
         if value == self._none:
             return self._none
         if len(format_spec) < 2 or not format_spec[-2:].isalpha():
-            return str(super().format_field(value, format_spec))
+            # a count has its commas already
+            return str(super().format_field(value, format_spec.strip(",")))
         if str(value) == "1":
             return f"{value} {format_spec}"
         plural = "es" if format_spec.endswith(_HISSING) else "s"

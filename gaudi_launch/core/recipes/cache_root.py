@@ -211,7 +211,7 @@ def _nearest(root: Path, parts: KeyParts, wanted: Buckets) -> Use:
             near = differences
     if not near:
         return Use("miss", parts.key, folder, wanted, message("cache.miss_first"))
-    words = "; ".join(f"{d.name} {d.was or '-'} -> {d.now or '-'}" for d in near)
+    words = "; ".join(d.shown() for d in near)
     return Use(
         "miss", parts.key, folder, wanted, message("cache.miss_differs", differences=words), near
     )

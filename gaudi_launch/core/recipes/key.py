@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from gaudi_launch.core.base import codec
+from gaudi_launch.core.base.messages import text
 from gaudi_launch.core.host.hardware import Host
 from gaudi_launch.core.planning.plan import Plan
 
@@ -51,6 +52,13 @@ _GRAPH_OPTIONS = (
 )
 
 
+def part_label(name: str) -> str:
+    """Return a fact's name for people; a variable or option keeps its own."""
+    if name in KeyParts.__dataclass_fields__:
+        return text(f"cache.part_{name}")
+    return name
+
+
 @dataclass(frozen=True)
 class KeyDifference:
     """One invalidating fact that differs: its name and both values as text."""
@@ -58,6 +66,10 @@ class KeyDifference:
     name: str
     was: str
     now: str
+
+    def shown(self) -> str:
+        """Return it for people."""
+        return f"{part_label(self.name)} {self.was or '-'} -> {self.now or '-'}"
 
 
 @dataclass(frozen=True)
@@ -85,10 +97,10 @@ class KeyParts:
     @property
     def key(self) -> str:
         """Return 16 hex digits; the same for the same facts in any order."""
-        text = json.dumps(
+        facts = json.dumps(
             codec.write(self), sort_keys=True, separators=(",", ":"), ensure_ascii=True
         )
-        return hashlib.sha256(text.encode()).hexdigest()[:16]
+        return hashlib.sha256(facts.encode()).hexdigest()[:16]
 
     def differences(self, now: KeyParts) -> tuple[KeyDifference, ...]:
         """Return what differs in ``now``, in the order of the fields, variables last."""
@@ -153,5 +165,5 @@ def parts_of_host(host: Host) -> KeyParts:
 
 
 def _digest(document: Any) -> str:
-    text = json.dumps(document, sort_keys=True, separators=(",", ":"), default=str)
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+    written = json.dumps(document, sort_keys=True, separators=(",", ":"), default=str)
+    return hashlib.sha256(written.encode()).hexdigest()[:16]

@@ -127,7 +127,7 @@ def import_(root: Path, source: Path, here: KeyParts, *, force: bool = False) ->
             bounded.allow(listed.total + _MEMBER_BYTES * (len(listed.files) + 1))
             different = differences(ledger, here)
             if different and not force:
-                words = "; ".join(f"{d.name} {d.was} -> {d.now}" for d in different)
+                words = "; ".join(d.shown() for d in different)
                 raise LaunchError(
                     "cache.import_differs", ExitCode.MACHINE, path=str(source), differences=words
                 )

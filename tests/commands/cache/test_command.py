@@ -57,7 +57,7 @@ def test_an_empty_root_says_so(
 
 def test_show_gives_the_parts_in_words(call: Any) -> None:
     code, out, _ = call("show", KEY[:5])
-    assert code == 0 and "tensor_parallel" in out and "VLLM_FP32_SOFTMAX" in out
+    assert code == 0 and "tensor parallel" in out and "VLLM_FP32_SOFTMAX" in out
     shown = json.loads(call("show", KEY[:5], "--json")[1])
     assert (shown["schema"], shown["key"], shown["buckets"]["prompt"]) == (1, KEY, BUCKETS.prompt)
 

@@ -62,7 +62,7 @@ def test_for_people(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
         "architecture: MixtralForCausalLM / mixtral",
         "heads: 32, 8 for keys and values, of 128",
         "experts: 8",
-        "context: 32768",
+        "context: 32,768",
         "missing: 1 file (model-00001-of-00001.safetensors); --all lists them",
     ]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -52,7 +53,9 @@ def test_for_people(model: str, language: str, capsys: pytest.CaptureFixture[str
         capsys, "plan", *MACHINE, *ENGINE, "-w", model, *WISHES, "--all", "--lang", language
     )
     assert code == 0
-    golden(f"plan-{language}.txt", stripped(out.replace(f"{Path.cwd()}/", "")))
+    # the cache's key contains the folder
+    same = re.sub("/cache/[0-9a-f]{16}", "/cache/KEY", out.replace(f"{Path.cwd()}/", ""))
+    golden(f"plan-{language}.txt", stripped(same))
 
 
 def test_json_has_what_the_design_names(model: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -166,7 +166,7 @@ VALUES: dict[str, tuple[str, ...]] = {
 
 # whose values are data: a new composed id belongs above, or is written out
 OF_DATA = """
-cache.state_{} cache.word_{} calibrate.phase_{} cluster.differs_{}
+cache.part_{} cache.state_{} cache.word_{} calibrate.phase_{} cluster.differs_{}
 diagnose.history_{} diagnose.history_{}_load diagnose.{} diagnose.{}_fix doctor.needs.{}
 doctor.{}.title doctor.{}.why engines.diff_{} engines.problem_{} estimate.part_{}
 estimate.row_{} estimate.load_{} features.name_{} features.{} gaudi.task_{}

@@ -171,7 +171,7 @@ def test_too_long_requests_are_left_out(capsys: pytest.CaptureFixture[str], tmp_
         code, found = bench(capsys, url, "--trace", str(trace))
         assert (code, found["workload"]["left_out"], found["summary"]["completed"]) == (0, 1, 1)
         assert run(["bench", url, "--tool", "builtin", "-i", "5000"]) == 2
-    assert "longer than the server accepts (4096 tokens)" in capsys.readouterr().err
+    assert "longer than the server accepts (4,096 tokens)" in capsys.readouterr().err
 
 
 def test_a_named_service_and_its_default_file(

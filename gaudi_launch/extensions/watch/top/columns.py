@@ -121,6 +121,11 @@ def number(value: float | None, form: str = "{:.0f}") -> str:
     return UNKNOWN if value is None else form.format(value)
 
 
+def amount(value: float | None) -> str:
+    """Return a number for the screen: 1,320. Lines for programs have it plain."""
+    return number(value, "{:,.0f}")
+
+
 # --- cards --------------------------------------------------------------------------------------
 
 
@@ -327,7 +332,7 @@ SERVICES: tuple[Column[ServiceSample], ...] = (
     Column("phase", 14, lambda row, look, width: phase_of(row.item), right=False),
     Column("left", 6, _left, from_width=100),
     Column("requests", 6, _requests),
-    Column("tokens", 6, lambda row, look, width: Cell(number(row.item.tokens_per_second))),
+    Column("tokens", 6, lambda row, look, width: Cell(amount(row.item.tokens_per_second))),
     Column("", 6, _tokens_trail, right=False, grow=True, drop=7),
     Column("ttft", 6, lambda row, look, width: Cell(seconds(row.item.ttft_seconds))),
     Column("tpot", 5, lambda row, look, width: Cell(seconds(row.item.tpot_seconds))),
@@ -335,7 +340,7 @@ SERVICES: tuple[Column[ServiceSample], ...] = (
     Column("preemptions", 4, _counted("preemptions"), drop=2),
     Column("compiles", 4, _counted("run_time_compiles"), drop=3),
     Column("restarts", 3, _counted("restarts"), drop=4),
-    Column("watts", 5, lambda row, look, width: Cell(number(row.item.power_w)), from_width=100),
+    Column("watts", 5, lambda row, look, width: Cell(amount(row.item.power_w)), from_width=100),
     Column(
         "joules",
         6,
@@ -389,7 +394,7 @@ def _host_state(host: HostSample) -> Cell:
 
 def _cards_total(name: str) -> Callable[[Row[HostSample], Look, int], Cell]:
     def cell(row: Row[HostSample], look: Look, width: int) -> Cell:
-        return Cell(number(total([getattr(card, name) for card in row.item.cards])))
+        return Cell(amount(total([getattr(card, name) for card in row.item.cards])))
 
     return cell
 
@@ -400,7 +405,7 @@ def _mean_use(row: Row[HostSample], look: Look, width: int) -> Cell:
 
 def _host_memory(row: Row[HostSample], look: Look, width: int) -> Cell:
     used = total([card.memory_used_mib for card in row.item.cards])
-    return Cell(number(mapped(lambda mib: mib / 1024, used)))
+    return Cell(amount(mapped(lambda mib: mib / 1024, used)))
 
 
 def _ready(row: Row[HostSample], look: Look, width: int) -> Cell:
