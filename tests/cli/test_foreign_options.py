@@ -46,13 +46,6 @@ def test_an_option_with_another_value_is_answered_with_ours(
     assert "There is no option --gpus here. Use -n." in capsys.readouterr().err
 
 
-def test_an_option_of_the_engine_belongs_after_two_dashes(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    assert run(["plan", "-w", "x", "--enforce-eager"]) == 2
-    assert "-- --enforce-eager" in capsys.readouterr().err
-
-
 def test_a_command_that_has_no_such_option_gives_no_hint() -> None:
     assert foreign_option("--gpus", {"-w", "-f"}) is None
     assert foreign_option("--something", {"-w"}) is None

@@ -220,7 +220,7 @@ def absolute_paths(options: LaunchOptions) -> LaunchOptions:
         return path
 
     model = options.model
-    # a hub ID is no folder, and a name that is too long for one is an answer, not an error
+    # also of a name that is too long for a folder
     if model and os.path.isdir(Path(model).expanduser()):  # noqa: PTH112
         model = absolute(model)
     return replace(

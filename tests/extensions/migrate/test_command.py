@@ -242,7 +242,7 @@ def test_differences_name_both_values_and_why(
     top = rows["VLLM_PROMPT_SEQ_BUCKET_MAX"]
     # theirs ends below 24000, ours covers the whole context, tightly up to the hot length
     assert (top["reference"], top["ours"]) == ("24000", "40960")
-    assert "length 24000" in top["reason"]
+    assert "length 24,000" in top["reason"]
     assert rows["--trust-remote-code"]["ours"] is None
     assert all(row["reason"] for row in rows.values())
 
