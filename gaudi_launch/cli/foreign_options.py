@@ -26,12 +26,15 @@ def in_our_names(args: Sequence[str], known: Collection[str]) -> list[str]:
 
     ``known``: every spelling that the command has. After ``--`` all belongs to the engine.
     """
-    end, same = options_end(args), _ours("same")
+    end = options_end(args)
     found: list[str] = []
     for word in args[:end]:
         name, equals, value = word.partition("=")
-        ours = same.get(name.replace("_", "-"), "")
-        if name in known or ours not in known:
+        ours = ""
+        # most lines have no other tool's option, and the names need not be read
+        if word.startswith("-") and name not in known:
+            ours = _ours("same").get(name.replace("_", "-"), "")
+        if ours not in known:
             found.append(word)
         else:
             found += [ours, value] if equals else [ours]

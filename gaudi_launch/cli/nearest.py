@@ -61,12 +61,11 @@ def suggestion(error: LaunchError) -> tuple[str, Sequence[str]]:
     values = error.text.values
     found, known = values.get("found"), values.get("known")
     near: Sequence[str] = ()
+    is_unanswered = error.exit_code is ExitCode.USAGE and "near" not in values
     if error.id in _MODEL_OF:
         found = str(values.get(_MODEL_OF[error.id], ""))
         near = listed("nearest models")(found)
-    elif error.exit_code is not ExitCode.USAGE or "near" in values:
-        pass
-    elif isinstance(found, str) and isinstance(known, str):
+    elif is_unanswered and isinstance(found, str) and isinstance(known, str):
         near = nearest(found, [name.strip() for name in known.split(",")])
     return str(found), near
 

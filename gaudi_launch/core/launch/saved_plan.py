@@ -213,22 +213,20 @@ def absolute_paths(options: LaunchOptions) -> LaunchOptions:
 
     A service starts again, and a saved plan is read, from any folder.
     """
-
-    def absolute(path: str | None) -> str | None:
-        if path:
-            return str(Path(path).expanduser().absolute())
-        return path
-
     model = options.model
     # also of a name that is too long for a folder
     if model and os.path.isdir(Path(model).expanduser()):  # noqa: PTH112
-        model = absolute(model)
+        model = _absolute(model)
     return replace(
         options,
         model=model,
-        quant_config=absolute(options.quant_config),
-        cache_dir=absolute(options.cache_dir),
+        quant_config=options.quant_config and _absolute(options.quant_config),
+        cache_dir=options.cache_dir and _absolute(options.cache_dir),
     )
+
+
+def _absolute(path: str) -> str:
+    return str(Path(path).expanduser().absolute())
 
 
 def _machine_of(options: LaunchOptions) -> dict[str, str]:
@@ -238,7 +236,7 @@ def _machine_of(options: LaunchOptions) -> dict[str, str]:
     machine = named(options.machine)
     if machine.startswith(SIMULATED):
         return {"machine": machine}
-    return {"machine": str(Path(machine).expanduser().absolute())}
+    return {"machine": _absolute(machine)}
 
 
 def check_path(path: Path) -> None:

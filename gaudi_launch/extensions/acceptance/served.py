@@ -39,7 +39,7 @@ _TIME_SCALE = "20"
 _LOAD = {"-i": 128, "-o": 32, "--requests": 16, "--concurrency": 4}
 _END_SECONDS = 60.0
 # what an engine logs about memory, buckets and warm-up; of a log, the first lines of each run
-_TOLD = re.compile(r"KV cache|bucket|memory|GiB|warm-?up|graph", re.IGNORECASE)
+_ABOUT_PLAN = re.compile(r"KV cache|bucket|memory|GiB|warm-?up|graph", re.IGNORECASE)
 _MOST_LINES, _MOST_LETTERS = 200, 20_000
 
 
@@ -160,7 +160,7 @@ def _figures(name: str, seconds: float) -> StepMeasurement:
         "facts": dict(facts),
         "phases": _seconds_of(status["phases"]),
         "summary": dict(summary),
-        "log": _told(registry.find(name).folder / "engine.log"),
+        "log": _log_lines(registry.find(name).folder / "engine.log"),
     }
     return StepMeasurement(values, "", details=details)
 
@@ -179,7 +179,7 @@ def _seconds_of(phases: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     }
 
 
-def _told(log: Path) -> list[str]:
+def _log_lines(log: Path) -> list[str]:
     """Return the engine's own lines about memory, buckets and warm-up."""
     try:
         lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
@@ -187,5 +187,5 @@ def _told(log: Path) -> list[str]:
         _log.debug("the engine's log is not read: %s", error)
         return []
     # not each state of a progress bar; a list of buckets is long
-    told = [line for line in lines if _TOLD.search(line) and "%|" not in line]
-    return [line[:_MOST_LETTERS] for line in told][:_MOST_LINES]
+    kept = [line for line in lines if _ABOUT_PLAN.search(line) and "%|" not in line]
+    return [line[:_MOST_LETTERS] for line in kept][:_MOST_LINES]
