@@ -363,11 +363,15 @@ def test_the_tutorial_shows_what_its_commands_print(
 def test_the_program_plans_serves_and_stops(workplace: tuple[Path, dict[str, str]]) -> None:
     folder, environment = workplace
     (program,) = programs("docs/serving.md")
+    # services of other tests take the ports above the default one
+    port = unused_port()
     # the engine's interpreter is the one on PATH, and the model is one that this machine has
     (folder / "engine").mkdir()
     (folder / "engine" / "python3").symlink_to(folder / "engine-python")
     (folder / "program.py").write_text(
-        program.replace("/models/Qwen2-72B-Instruct", str(folder / "Small"))
+        program.replace("/models/Qwen2-72B-Instruct", str(folder / "Small")).replace(
+            "port=30002", f"port={port}"
+        )
     )
     write_tree("hls2", folder / "third")
     own = {"GAUDI_LAUNCH_ROOT": str(folder / "third"), "PYTHONPATH": str(TOP)}
@@ -385,7 +389,7 @@ def test_the_program_plans_serves_and_stops(workplace: tuple[Path, dict[str, str
     *settings, served = done.stdout.splitlines()
     assert "--tensor-parallel-size 4 flag" in settings
     log = folder / "state/gaudi-launch/services/from-python/engine.log"
-    assert served == f"from-python ready http://127.0.0.1:30002 {log}"
+    assert served == f"from-python ready http://127.0.0.1:{port} {log}"
     after = json.loads(call(environment, folder, "ps", "-a", "--json").stdout)
     assert [row["phase"] for row in after["services"] if row["name"] == "from-python"] == [
         "stopped"
