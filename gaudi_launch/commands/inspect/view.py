@@ -15,7 +15,7 @@ from gaudi_launch.core.engines.support import ended
 from gaudi_launch.core.host.accelerators import accelerators
 from gaudi_launch.core.models.card_memory import FitRow
 from gaudi_launch.core.models.model import Model
-from gaudi_launch.core.models.sizing import GIB
+from gaudi_launch.core.models.sizing import in_gib
 from gaudi_launch.core.planning.support_answer import SupportStatus
 
 _FIELDS = (
@@ -28,6 +28,7 @@ _FIELDS = (
 # what a page without --all has of the model
 _SHORT = ("source", "architecture", "parameters", "heads", "experts", "context", "remote_code")
 _UNEVEN = ("fit.heads", "fit.kv_heads")
+_RUNNING = (SupportStatus.RUNS, SupportStatus.LIMITED)
 _STATUSES = (SupportStatus.RUNS, SupportStatus.LIMITED, SupportStatus.UNKNOWN, SupportStatus.NO)
 
 
@@ -154,21 +155,15 @@ def _verdicts(found: InspectedModel) -> list[str]:
     if found.unfit is not None:
         return [*runs, found.unfit.text.render()]
     fits = [_fits(found.fit)] if found.fit is not None else []
-    refused = found.releases and all(
-        row.support.status is SupportStatus.NO for row in found.releases
-    )
-    return [*runs, *fits] if refused else [*fits, *runs]
+    runnable = any(row.support.status in _RUNNING for row in found.releases)
+    return [*fits, *runs] if runnable or not runs else [*runs, *fits]
 
 
 def _runs(found: InspectedModel) -> list[str]:
     """Return the sentence about a release, preferably the plan's."""
     if not found.releases:
         return []
-    running = [
-        row
-        for row in found.releases
-        if row.support.status in (SupportStatus.RUNS, SupportStatus.LIMITED)
-    ]
+    running = [row for row in found.releases if row.support.status in _RUNNING]
     if not running:
         model, rows = found.model.path, found.releases
         refused = all(row.support.status is SupportStatus.NO for row in rows)
@@ -176,10 +171,7 @@ def _runs(found: InspectedModel) -> list[str]:
             id = "support.one_no" if refused else "support.one_unknown"
             return [text(id, engine=rows[0].label, model=model)]
         return [text("support.nowhere_runs" if refused else "support.nowhere_known", model=model)]
-    row = running[0]
-    if found.fit is not None and found.fit.engine is not None:
-        planned = found.fit.engine.identity.label
-        row = next((each for each in running if each.label == planned), row)
+    row = _planned_row(found, running) or running[0]
     tried = row.support.validated
     id = "support.runs" if row.support.status is SupportStatus.RUNS else "support.limited"
     sentence = text(id, engine=row.label)
@@ -187,6 +179,14 @@ def _runs(found: InspectedModel) -> list[str]:
         return [sentence]
     cards, dtypes = "/".join(map(str, tried.cards)), "/".join(tried.dtypes)
     return [sentences(sentence, text("support.validated", cards=cards, dtypes=dtypes))]
+
+
+def _planned_row(found: InspectedModel, rows: Sequence[SupportRow]) -> SupportRow | None:
+    """Return the row of the release for which the cards were counted."""
+    if found.fit is None or found.fit.engine is None:
+        return None
+    planned = found.fit.engine.identity.exact
+    return next((row for row in rows if row.label == planned), None)
 
 
 def _fits(result: FitResult) -> str:
@@ -221,7 +221,7 @@ def _next(found: InspectedModel) -> str:
     if found.fit is None or found.fit.cores is not None:
         return ""
     fitting = [row for row in found.fit.table.rows if row.fits]
-    if not fitting:
+    if not fitting or _planned_row(found, [row for row in found.releases if row.support.refused]):
         return ""
     # serve fetches a hub ID, not a shorter name of it
     ids = [each.values["hub_id"] for each in found.fit.unknown if each.id == "plan.name_listed"]
@@ -325,7 +325,7 @@ def _title(result: FitResult) -> str:
     return text(
         "fit.title",
         accelerator=result.accelerator,
-        memory=f"{result.usable_bytes / GIB:.1f}",
+        memory=f"{in_gib(result.usable_bytes):.1f}",
         length=result.max_model_len,
     )
 
@@ -338,7 +338,7 @@ def _cells(row: FitRow) -> tuple[str, ...]:
         known(row.weights_gib_per_card, "{:.1f}"),
         known(row.kv_gib_per_card, "{:.1f}"),
         known(row.longest_context, "{:,}"),
-        known(row.concurrency, "{:.1f}"),
+        known(row.concurrency, "{:,.1f}"),
     )
 
 

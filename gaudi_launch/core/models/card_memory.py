@@ -13,7 +13,7 @@ from gaudi_launch.core.base.messages import Message, message
 from gaudi_launch.core.models import sizing
 from gaudi_launch.core.models.model import Model
 from gaudi_launch.core.models.recurrent_state import StatePage, compact_bytes, page_of
-from gaudi_launch.core.models.sizing import BLOCK, GIB, MemoryRules
+from gaudi_launch.core.models.sizing import BLOCK, MemoryRules, in_gib
 
 # 16 GB (1e9) of an Inferentia2 core, two cores an accelerator: the public guide's table
 NEURON_CORE_GB = 16
@@ -279,14 +279,14 @@ def _row(
         dtype=dtype,
         fits=fits,
         reason=reason,
-        weights_gib_per_card=found.weights / GIB,
-        activations_gib_per_card=found.activations / GIB,
-        graphs_gib_per_card=found.graphs / GIB,
+        weights_gib_per_card=in_gib(found.weights),
+        activations_gib_per_card=in_gib(found.activations),
+        graphs_gib_per_card=in_gib(found.graphs),
         kv_bytes_per_token=found.block // found.block_tokens,
-        kv_gib_per_card=(found.cache - found.kept) / GIB,
-        states_gib_per_card=(found.states + found.kept) / GIB,
+        kv_gib_per_card=in_gib(found.cache - found.kept),
+        states_gib_per_card=in_gib(found.states + found.kept),
         kv_blocks=found.tokens_beside(_served(found, ask)) // found.block_tokens,
-        concurrency=found.requests(ask.max_model_len),
+        concurrency=None if found.pools else found.requests(ask.max_model_len),
         longest_context=longest,
     )
 
@@ -296,13 +296,13 @@ def verdict(found: CardMemory, ask: ServingDemand) -> tuple[bool, Message]:
 
     The rule: the cache must have room for one request of max_model_len.
     """
-    gib = {"weights": f"{found.weights / GIB:.1f}", "card": f"{found.card / GIB:.1f}"}
+    gib = {"weights": f"{in_gib(found.weights):.1f}", "card": f"{in_gib(found.card):.1f}"}
     if found.weights >= found.card:
         return False, message("fit.weights", **gib)
     if found.pools and found.parts.free > 0:
         return True, message("fit.pools")
     if found.blocks == 0:
-        used = f"{(found.weights + found.activations) / GIB:.1f}"
+        used = f"{in_gib(found.weights + found.activations):.1f}"
         return False, message("fit.no_cache", used=used, card=gib["card"])
     if found.tokens < ask.max_model_len:
         return False, message("fit.short", tokens=found.tokens, length=ask.max_model_len)
@@ -334,14 +334,14 @@ def too_tight(found: CardMemory, ask: ServingDemand) -> Message | None:
         return message(
             "fit.states",
             requests=ask.max_num_seqs,
-            states=f"{found.states / GIB:.1f}",
-            left=f"{max(0.0, spare) / GIB:.1f}",
+            states=f"{in_gib(found.states):.1f}",
+            left=f"{in_gib(max(0.0, spare)):.1f}",
         )
     request = 0.0 if found.pools else found.block * ask.max_model_len / found.block_tokens
     needed = found.weights + found.activations + request
     if needed <= MOST_OF_A_CARD * found.card:
         return None
-    used, card = f"{needed / GIB:.1f}", f"{found.card / GIB:.1f}"
+    used, card = f"{in_gib(needed):.1f}", f"{in_gib(found.card):.1f}"
     return message("fit.tight", length=ask.max_model_len, used=used, card=card)
 
 
@@ -380,5 +380,5 @@ def fit_weights_only(
             else:
                 id = "fit.neuron_short"
             reason = message(id, **words, n=n, have=cores)
-            rows.append(FitRow(n, dtype, known, reason, weights_gib_per_card=total / n / GIB))
+            rows.append(FitRow(n, dtype, known, reason, weights_gib_per_card=in_gib(total / n)))
     return FitTable(tuple(rows), _smallest(rows, dtypes[0]))

@@ -27,6 +27,11 @@ WEIGHT_BYTES: Mapping[str, float] = {
     "awq": 0.525,
     "gptq": 0.525,
 }
+# checkpoints of these types quantise linear layers and experts: embedding, head and towers keep 16
+# bits (vllm-project/vllm@v0.32.0:vllm/model_executor/layers/quantization/fp8.py, auto_awq.py and
+# auto_gptq.py, get_quant_method)
+_LINEAR_ONLY = ("fp8", "awq", "gptq")
+_WIDE_BYTES = 2.0
 # bytes of a weight on disk, for types that are only read: four bits, and an eight-bit scale for 32
 # weights (OCP Microscaling Formats specification 1.0)
 _STORED_BYTES: Mapping[str, float] = {"mxfp4": 4.25 / 8}
@@ -116,6 +121,11 @@ class Split:
         return self.free - self.usable
 
 
+def in_gib(size: float) -> float:
+    """Return bytes as the GiB of every plan, file and screen: two decimals, rounded once."""
+    return round(size / GIB, 2)
+
+
 def weight_bytes(model: Model, dtype: str = "bfloat16") -> float | None:
     """Return the bytes of the weights that are loaded, in ``dtype``.
 
@@ -136,11 +146,18 @@ def weight_bytes(model: Model, dtype: str = "bfloat16") -> float | None:
         return None
     parameters = model.parameters or _counted(model)
     if parameters:
-        return parameters * loaded * WEIGHT_BYTES[dtype]
+        wide = _unquantised(model) if on_disk == dtype and dtype in _LINEAR_ONLY else 0
+        return loaded * ((parameters - wide) * WEIGHT_BYTES[dtype] + wide * _WIDE_BYTES)
     stored = {**WEIGHT_BYTES, **_STORED_BYTES}.get(on_disk or "")
     if model.weight_bytes and stored:
         return model.weight_bytes * loaded / stored * WEIGHT_BYTES[dtype]
     return None
+
+
+def _unquantised(model: Model) -> int:
+    """Return the parameters that a quantised checkpoint keeps as they were."""
+    found = parameters_of(model)
+    return found.embedding + found.head + found.tower if found else 0
 
 
 def _counted(model: Model) -> int | None:

@@ -10,7 +10,6 @@ from gaudi_launch.core.base.messages import Message, message
 from gaudi_launch.core.host.accelerators import identify
 from gaudi_launch.core.models import card_memory, sizing
 from gaudi_launch.core.models.model import Model
-from gaudi_launch.core.models.sizing import GIB
 from gaudi_launch.core.planning.decisions import Decisions
 from gaudi_launch.core.planning.effects import additions
 from gaudi_launch.core.planning.engine import Context, Engine, Limits
@@ -104,7 +103,7 @@ def memory_for(
         fits, reason = found.weights < found.card, message("fit.blocks_fixed", blocks=fixed)
         lost = 0
     made = MemoryPlan(
-        gib={name: round(size / GIB, 2) for name, size in _parts(found).items()},
+        gib={name: sizing.in_gib(size) for name, size in _parts(found).items()},
         blocks_step=ask.blocks_step,
         block_bytes=found.block,
         block_tokens=found.block_tokens,
@@ -331,7 +330,7 @@ def check_host_memory(context: Context, decisions: Decisions) -> None:
     total = host.memory_total_mib
     if needed is None or total is None:
         return
-    shown = f"{needed / sizing.GIB:.1f}"
+    shown = f"{sizing.in_gib(needed):.1f}"
     if needed > total << 20:
         have = f"{total / _MIB_PER_GIB:.1f}"
         error = LaunchError("plan.host_memory", ExitCode.MACHINE, needed=shown, total=have)

@@ -164,11 +164,17 @@ def test_a_folder_is_read(capsys: pytest.CaptureFixture[str], tmp_path: Path) ->
     code, shown = document(capsys, "inspect", str(tmp_path), "--accelerator", "gaudi2")
     assert (code, shown["rows"], shown["unfit"]["id"]) == (0, [], "fit.no_weights")
     (tmp_path / "pytorch_model.bin").write_bytes(b"\0" * 4096)
-    (tmp_path / "config.json").write_text(json.dumps({**config, "torch_dtype": "bfloat16"}))
-    code, shown = document(
-        capsys, "inspect", str(tmp_path), "--accelerator", "gaudi2", "-l", "1024"
-    )
+    # a class that no release has is sized, and no command that would be refused is shown
+    new = {"torch_dtype": "bfloat16", "architectures": ["NewForCausalLM"], "model_type": "new"}
+    (tmp_path / "config.json").write_text(json.dumps({**config, **new}))
+    words = ("inspect", str(tmp_path), "--accelerator", "gaudi2", "-l", "1024")
+    code, shown = document(capsys, *words)
     assert (code, shown["smallest_n"]) == (0, 1)
+    assert run([*words]) == 0
+    assert capsys.readouterr().out.splitlines()[:2] == [
+        f"No engine release is known to run {tmp_path}.",
+        f"{tmp_path} fits on 1 Gaudi2 card (bfloat16).",
+    ]
     (tmp_path / "config.json").write_text("{}")
     code, shown = document(capsys, "inspect", str(tmp_path), "--accelerator", "gaudi2")
     assert (code, shown["unfit"]["id"]) == (0, "fit.no_kv_facts")

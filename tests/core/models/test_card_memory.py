@@ -25,7 +25,7 @@ from gaudi_launch.core.models.card_memory import (
     verdict,
 )
 from gaudi_launch.core.models.model import Model
-from gaudi_launch.core.models.sizing import GIB, CacheRules, MemoryRules, Split
+from gaudi_launch.core.models.sizing import GIB, CacheRules, MemoryRules, Split, in_gib
 from gaudi_launch.core.planning import profiles
 from gaudi_launch.core.planning.known_model import known_model
 
@@ -230,7 +230,7 @@ def test_rows_of_neuron_cores() -> None:
         (3, True, message("fit.neuron_fits", **words, n=3, have=4)),
         (4, True, message("fit.neuron_fits", **words, n=4, have=4)),
     ]
-    assert (table.smallest_n, table.rows[1].weights_gib_per_card) == (3, 1e9 / GIB)
+    assert (table.smallest_n, table.rows[1].weights_gib_per_card) == (3, in_gib(1e9))
     few = fit_weights_only(big, 2, None, ["bfloat16"], core_gb=1)
     assert [row.n for row in few.rows] == [1, 2]
     chosen = fit_weights_only(big, 4, [8], ["bfloat16"], core_gb=1)

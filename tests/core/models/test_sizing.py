@@ -169,6 +169,15 @@ def test_versions_differ_as_their_workers_do() -> None:
     assert found["vllm-gaudi"] == plain - 1
 
 
+UNWEIGHED: dict[str, Any] = {
+    "weight_bytes": None,
+    "layers": 1,
+    "hidden_size": 4,
+    "vocab_size": 3,
+    "heads": 1,
+    "head_dim": 4,
+    "tie_word_embeddings": False,
+}
 STORED = Model("m", "m", weight_bytes=800, parameters=100, dtype="bfloat16", unloaded_bytes=80)
 
 
@@ -191,6 +200,11 @@ STORED = Model("m", "m", weight_bytes=800, parameters=100, dtype="bfloat16", unl
         ({}, "compressed-tensors", None),
         ({"weight_bytes": None, "parameters": None}, "bfloat16", None),
         ({"weight_bytes": None}, "bfloat16", 200.0),
+        # a quantised checkpoint keeps 2 x 4 x 3 parameters of embedding and head in 16 bits
+        ({**UNWEIGHED, "quantization": "fp8"}, "fp8", 124.0),
+        ({**UNWEIGHED, "quantization": "awq"}, "awq", 76 * 0.525 + 48),
+        ({**UNWEIGHED, "quantization": "awq", "tie_word_embeddings": True}, "awq", 88 * 0.525 + 24),
+        ({**UNWEIGHED}, "fp8", 100.0),
     ],
 )
 def test_bytes_of_weights(changes: dict[str, Any], dtype: str, found: float | None) -> None:
