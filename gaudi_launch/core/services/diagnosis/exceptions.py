@@ -33,8 +33,9 @@ WRAPS = re.compile(
 )
 # how Python shows that a process was terminated on request (docs: Built-in Exceptions; asyncio)
 _ASKED_TO_END = re.compile(r"^(?:[\w.]{0,80}\.)?(?:KeyboardInterrupt|SystemExit|CancelledError)\b")
-# pydantic names the field and the reason in the lines below, Rust's anyhow the cause
-_BELOW = re.compile(r"validation errors? for \w+$")
+# the reason is in the line below: pydantic's field, what the Gaudi bridge's thread did; Rust's
+# anyhow names a cause
+_BELOW = re.compile(r"validation errors? for \w+$|\bException in .{1,60}\.\.\.$")
 _CAUSED_BY = "Caused by:"
 _FRAME = re.compile(r'^\s*File "(?P<path>[^"\n]{1,500})", line \d')
 
@@ -106,6 +107,8 @@ class Errors:
             process.last = len(self.found)
             process.announcing = None if raised else process.last
             self.found.append(LogError(number, words[:_MOST], raised, frames))
+            if _BELOW.search(words):
+                process.unfinished = process.last
         elif words.strip() and not self._announced(process).endswith(":"):
             process.announcing = None
 

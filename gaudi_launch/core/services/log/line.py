@@ -25,7 +25,7 @@ ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\^\[\[[0-9;]*m|\x1b\][^\x07\x1b]{0
 _PROCESS = re.compile(
     r"^(?:\((?!Pdb\))(?P<who>[A-Za-z][^\s()]{0,200}(?=[ ,]+\w+=)|[A-Za-z][\w:]*)"
     r"(?:[ ,]+\w+=[^)]*)?\)|\(pid=[^)]{1,200}\)"
-    r"|\[(?:rank|Rank:|default)\d{1,5}\]:?|\[\d{1,5},\d{1,5}\]<std(?:err|out)>:)\s?"
+    r"|\[(?:rank|default)\d{1,5}\]:?|\[\d{1,5},\d{1,5}\]<std(?:err|out)>:)\s?"
 )
 # docker compose, pdsh and stern before what they carry, time stamps of docker and kubectl (nine
 # digits; TGI has six) and of a node's container logs, kubectl logs --prefix, journalctl in any
