@@ -122,7 +122,7 @@ class Split:
 
 
 def in_gib(size: float) -> float:
-    """Return bytes as the GiB of every plan, file and screen: two decimals, rounded once."""
+    """Return bytes as the GiB of plans, files and screens: two decimals."""
     return round(size / GIB, 2)
 
 
