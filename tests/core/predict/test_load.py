@@ -26,7 +26,6 @@ EVEN = from_ranges((5, 50), (7, 9))
         (from_trace(made_up(800)), 2000),
         (EVEN, 500),
         (from_trace(made_up(800), True), None),
-        (from_trace(made_up(800), True), 300),
     ],
 )
 def test_requests_come_once_a_second(load: Load, count: int | None) -> None:
@@ -39,6 +38,19 @@ def test_requests_come_once_a_second(load: Load, count: int | None) -> None:
 def test_recorded_requests_keep_their_order_and_times() -> None:
     own = from_trace(TRACE, True).sent()
     assert list(own.requests) == [(0.0, 5, 50), (0.5, 7, 10), (2.0, 9, 30)]
+
+
+def test_some_of_recorded_requests_are_those_of_a_burst() -> None:
+    """One in four comes ten times as fast as the others: so do 100 of them, by the same clock."""
+    times = [*range(300), *(300 + step / 10 for step in range(200)), *range(321, 621)]
+    load = from_trace([(float(time), number, 1) for number, time in enumerate(times)], True)
+    sent = load.sent(100).requests
+    pace = (len(times) - 1) / times[-1]
+    first = sent[0][1]
+    assert 300 <= first <= 400
+    shown = [(pace * (times[at] - times[first]), at, 1) for at in range(first, first + 100)]
+    assert sent == [pytest.approx(each) for each in shown]
+    assert load.sent(9000).requests == load.sent().requests
 
 
 def test_every_seed_sends_the_same_lengths_in_another_order() -> None:
