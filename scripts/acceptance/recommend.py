@@ -1,8 +1,9 @@
 """Check that `gaudi-launch recommend` is right, by other means than its search.
 
-`recommend.py [--cases N] [--only exhaustive|seeds|refusals]`
+`recommend.py [--cases N] [--only exhaustive|cards|seeds|refusals]`
 
 exhaustive: small spaces are simulated completely; the answer's objective is within 1 % of the best.
+cards: for N / 8 drawn traces with bursts no given -n needs fewer cards than the answer.
 seeds: the answers of N drawn cases (40) meet their targets with requests in another order, in all
 but one of twenty. refusals: `inspect` accepts each answer, which has a plan. The exit
 status is 0 when all checks pass.
@@ -17,6 +18,8 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from gaudi_launch.commands.inspect.fit import InspectOptions, ServedLengths, fit
@@ -55,9 +58,13 @@ SMALL: tuple[tuple[dict[str, str], dict[str, str]], ...] = (
 )
 
 
+Asked = tuple[str, dict[str, str], dict[str, str]]
+
+
 def case_of(model: str, launch: dict[str, str], given: dict[str, Any]) -> RecommendCase:
     """Return a case for Gaudi2 servers."""
-    options = {"input_range": "100,1000", "output_range": "20,200", **launch}
+    lengths = {} if "trace" in given else {"input_range": "100,1000", "output_range": "20,200"}
+    options = {**lengths, **launch}
     launched = LaunchOptions(model=model, machine="gaudi2", **options)  # type: ignore[arg-type]
     return cases.read(launched, RecommendOptions(**given))
 
@@ -94,6 +101,30 @@ def exhaustive(model: str, launch: dict[str, str], given: dict[str, str]) -> flo
     if top is None or found.winner is None:
         return 1.0 if top is None and found.winner is None else 0.0
     return found.winner.score / max(each.score for each in everything if each.meets)
+
+
+def bursts(seed: int, folder: Path) -> Asked:
+    """Write a trace that comes at two rates in turn; return its case."""
+    chance = random.Random(seed)
+    high, period, share = chance.uniform(4, 40), chance.choice([20, 60, 300]), chance.random()
+    low = high / chance.uniform(1, 8)
+    now, file = 0.0, folder / f"{seed}.csv"
+    rows = ["timestamp,input_tokens,output_tokens"]
+    for _ in range(chance.choice([2500, 5000])):
+        now += chance.expovariate(high if now % period < share * period else low)
+        tokens = min(16_000, int(chance.lognormvariate(6.5, 1.0)) + 1)
+        output = min(2_000, int(chance.lognormvariate(5.0, 0.8)) + 1)
+        rows.append(f"{now:.3f},{tokens},{output}")
+    file.write_text("\n".join(rows))
+    targets = {"ttft": chance.choice(["1s", "2s", "5s"]), "tpot": chance.choice(["80ms", "120ms"])}
+    return chance.choice(MODELS[:3]), {"dtype": "bf16"}, {"trace": str(file), **targets}
+
+
+def cards_of(asked: Asked, **options: str) -> int | None:
+    """Return the cards of the answer with more options; None where nothing is good enough."""
+    model, launch, given = asked
+    winner = cases.solve(case_of(model, {**launch, **options}, given)).found.winner
+    return winner.served.cards if winner is not None and winner.served is not None else None
 
 
 def meets_targets(answer: Recommended, seed: int = OTHER_SEED) -> bool:
@@ -134,9 +165,6 @@ def refused(answer: Recommended) -> str:
     return ""
 
 
-Asked = tuple[str, dict[str, str], dict[str, str]]
-
-
 @cache
 def answers(count: int) -> tuple[tuple[Asked, Recommended], ...]:
     """Return drawn cases with their answers, of those that have one."""
@@ -162,6 +190,20 @@ def check_exhaustive(count: int) -> bool:
         share = exhaustive(MODELS[0], launch, given)
         good &= share >= WITHIN
         print(f"{share:.4f} of the best: {MODELS[0]} {launch} {given}", flush=True)
+    return good
+
+
+def check_cards(count: int) -> bool:
+    """Return True if the answer for each trace has the fewest cards of any -n."""
+    good = True
+    with TemporaryDirectory() as folder:
+        for seed in range(max(1, count // 8)):
+            asked = bursts(seed, Path(folder))
+            answer = cards_of(asked)
+            given = {number: cards_of(asked, cards=number) for number in ("1", "2", "4", "8")}
+            fewest = min((each for each in given.values() if each is not None), default=None)
+            good &= answer == fewest
+            print(f"{answer} cards, with -n {given}: {asked[0]} {asked[2]}", flush=True)
     return good
 
 
@@ -194,6 +236,7 @@ def main() -> int:
     """Run the checks and return the exit status."""
     checks: dict[str, Callable[[int], bool]] = {
         "exhaustive": check_exhaustive,
+        "cards": check_cards,
         "seeds": check_seeds,
         "refusals": check_refusals,
     }

@@ -16,7 +16,7 @@ from gaudi_launch.core.predict.targets import Targets
 SHARES = (0.02, *(step / 20 for step in range(1, 19)))
 CEILING = SHARES[-1]
 # loads that show which of several candidates carries most
-QUICK_SHARES = (0.3, 0.55, 0.75, CEILING)
+QUICK_SHARES = (0.06, 0.15, 0.3, 0.55, 0.75, CEILING)
 # more clients than requests that run only wait
 _CLIENT_STEPS = (0.75, 1.0)
 

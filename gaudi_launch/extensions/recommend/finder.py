@@ -127,7 +127,7 @@ def find(
     )
     ranked = sorted(exact, key=simulation.one.place)
     _check_planned(ranked[0])
-    winner = _settled(simulation, ranked, quick)
+    winner = _settled(simulation.one, ranked)
     show(total, total)
     shown = winner or ranked[0]
     evidence = shown.outcome.evidence if shown.outcome is not None else None
@@ -211,7 +211,10 @@ def _climbed(
         if not open_ones:
             return ranked
         climbed.update(open_ones)
-        near = dict.fromkeys(other for each in open_ones for other in _neighbours(each))
+        # one prompt per step is often best, and several of several are alike
+        ends = [replace(each, prompts=1) for each in open_ones]
+        steps = [other for each in open_ones for other in _neighbours(each)]
+        near = dict.fromkeys([*steps, *ends])
         others = [other for other in near if other in possible and other not in known]
         known.update(zip(others, simulation.quick(others), strict=True))
         show(len(known))
@@ -449,48 +452,18 @@ def _alike(trials: Sequence[Trial], values: Sequence[float]) -> list[Trial]:
     return [trial for trial, value in zip(trials, values, strict=True) if value >= least]
 
 
-def _settled(
-    simulation: _Simulations, ranked: list[Trial], quick: Sequence[Trial]
-) -> Trial | None:
+def _settled(simulation: Simulation, ranked: list[Trial]) -> Trial | None:
     """Return the best after a complete simulation, now first of ``ranked``."""
-    one = simulation.one
-    while (winner := best(one.case, ranked)) is not None:
-        other = _passed_over(one, winner, ranked, quick) if winner.settled else None
-        if other is not None:
-            ranked += simulation.exact([other])
-        else:
-            ranked.remove(winner)
-            if winner.settled:
-                ranked.insert(0, winner)
-                return winner
-            ranked.append(one.settled(winner))
-        ranked.sort(key=one.place)
+    while (winner := best(simulation.case, ranked)) is not None:
+        ranked.remove(winner)
+        if winner.settled:
+            ranked.insert(0, winner)
+            return winner
+        ranked.append(simulation.settled(winner))
+        ranked.sort(key=simulation.place)
     if ranked:
         # what is nearest is printed, too
-        ranked[0] = one.settled(ranked[0])
-    return None
-
-
-def _passed_over(
-    one: Simulation, winner: Trial, ranked: Sequence[Trial], quick: Sequence[Trial]
-) -> Candidate | None:
-    """Return the best of a layout without a plan that was better than the winner is now.
-
-    The complete load may take more replicas than few requests do, for one layout more than for
-    another.
-    """
-    if len(ranked) >= _MOST_PLANNED + _OF_EACH * len(one.case.cards):
-        return None
-    rank = one.case.rank
-    planned = {trial.candidate for trial in ranked}
-    layouts = {trial.candidate.layout for trial in ranked if trial.meets}
-    share = 1.0 if one.goal.demand else _ABOUT
-    for trial in quick:
-        candidate = trial.candidate
-        is_new = candidate not in planned and candidate.layout not in layouts
-        is_alike = trial.meets and rank(candidate) <= rank(winner.candidate)
-        if is_new and is_alike and share * trial.score > winner.score:
-            return candidate
+        ranked[0] = simulation.settled(ranked[0])
     return None
 
 
