@@ -17,6 +17,7 @@ from typing import Any
 
 from gaudi_launch.core.base import interrupt
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.core.base.fields import text
 from gaudi_launch.core.base.reader import parse_json
 
 PROGRAM = "kubectl"
@@ -71,9 +72,11 @@ class Kubectl:
     Empty texts leave the choice to its configuration.
     """
 
-    namespace: str = ""
-    kubeconfig: str = ""
-    context: str = ""
+    namespace: str = text(
+        "-N", "--namespace", metavar="NAME", help="Namespace (default: that of kubectl)."
+    )
+    kubeconfig: str = text("--kubeconfig", metavar="FILE", help="kubectl's configuration.")
+    context: str = text("--context", metavar="NAME", help="Context in that configuration.")
     program: str = PROGRAM
     seconds: float = _SECONDS
 

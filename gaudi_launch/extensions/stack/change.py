@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from gaudi_launch.core.base.errors import LaunchError
 from gaudi_launch.core.base.messages import text
 from gaudi_launch.core.launch.report import Silent
-from gaudi_launch.core.services.state.registry import read
+from gaudi_launch.core.services.state.registry import find, read
 from gaudi_launch.extensions.stack.gateway import running
 from gaudi_launch.extensions.stack.stack_plan import (
     LOCAL,
@@ -22,7 +22,9 @@ from gaudi_launch.extensions.stack.stack_plan import (
     StackPlan,
     StackService,
     at_line,
+    error_at,
 )
+from gaudi_launch.extensions.stack.stack_record import StackRecord, record_of, write_record
 
 if TYPE_CHECKING:
     from gaudi_launch.core.launch.report import Reporter
@@ -30,9 +32,8 @@ if TYPE_CHECKING:
     from gaudi_launch.core.models.hub.download import PullProgress
     from gaudi_launch.core.services.state.registry import ServiceRecord
     from gaudi_launch.extensions.stack.changes import ChangeStep
-    from gaudi_launch.extensions.stack.gateway.gateway_settings import Backend, GatewayReplica
+    from gaudi_launch.extensions.stack.gateway.gateway_settings import Backend
     from gaudi_launch.extensions.stack.stack_file import StackFile
-    from gaudi_launch.extensions.stack.stack_record import StackRecord
 
 
 _POLL_SECONDS = 0.2
@@ -95,7 +96,6 @@ class _Change:
 
     def __init__(self, changes: StackChanges, reporter: Reporter, options: ChangeOptions) -> None:
         from gaudi_launch.extensions.stack.gateway.gateway_job import routed_names
-        from gaudi_launch.extensions.stack.stack_record import StackRecord, record_of
 
         self._changes = changes
         self._planned = changes.planned
@@ -129,7 +129,7 @@ class _Change:
         for step in self._changes.steps:
             self._take(step, wait=self._options.wait or step is not last)
         self._route()
-        _write(self._final)
+        write_record(self._final)
         return ChangedStack(tuple(self._started), tuple(self._ended), gateway)
 
     def _write_record(self) -> None:
@@ -143,7 +143,7 @@ class _Change:
         if self._planned.gateway_runs:
             # a change that is interrupted leaves a gateway to renew
             services[gateway] = self._before.services.get(gateway, "")
-        _write(replace(self._final, services=services, models=models))
+        write_record(replace(self._final, services=services, models=models))
 
     def _begin_gateway(self) -> str:
         """Start the gateway, or give a running one what runs now; return what was done."""
@@ -186,10 +186,13 @@ class _Change:
             old = [name for name in self._old if self._before.models.get(name) == backend.model]
             if old:
                 known = self._names_before.get(backend.model, ())
-                ready = [each for each in backend.replicas if each.service not in self._coming]
+                replicas = {find(name).url: name for name in old}
+                for url, service in backend.replicas.items():
+                    if service not in self._coming:
+                        replicas[url] = service
                 backend = replace(
                     backend,
-                    replicas=(*map(_running_replica, old), *ready),
+                    replicas=replicas,
                     aliases=tuple(alias for alias in backend.aliases if alias in known),
                 )
             found.append(backend)
@@ -225,10 +228,8 @@ class _Change:
             restart=service.model.restart,
             detach=True,
         )
-        try:
+        with at_line(self._stack, service.model.line):
             start(service.options, how, _Lines(self._reporter))
-        except LaunchError as error:
-            raise at_line(self._stack, service.model.line, error) from error
         self._started.append(service.name)
         cards = ",".join(map(str, service.modules)) or "-"
         self._reporter.say(text("stack.started", name=service.name, cards=cards))
@@ -266,29 +267,14 @@ class _Change:
         self._ended += [each.name for each in ended]
 
 
-def _write(record: StackRecord) -> None:
-    from gaudi_launch.extensions.stack.stack_record import write_record
-
-    write_record(record)
-
-
-def _running_replica(name: str) -> GatewayReplica:
-    from gaudi_launch.core.services.state.registry import find
-    from gaudi_launch.extensions.stack.gateway.gateway_settings import GatewayReplica
-
-    return GatewayReplica(find(name).url, name)
-
-
 def final_backends(planned: StackPlan) -> tuple[Backend, ...]:
     """Return the models as the gateway routes to them when all engines run."""
-    from gaudi_launch.extensions.stack.gateway.gateway_settings import Backend, GatewayReplica
+    from gaudi_launch.extensions.stack.gateway.gateway_settings import Backend
 
     found = []
     for model in planned.stack.models:
         mine = [each for each in planned.services if each.model.name == model.name]
-        replicas = tuple(
-            GatewayReplica(f"http://{LOCAL}:{each.options.port}", each.name) for each in mine
-        )
+        replicas = {f"http://{LOCAL}:{each.options.port}": each.name for each in mine}
         found.append(Backend(model.name, replicas, model.aliases, model.balance))
     return tuple(found)
 
@@ -305,19 +291,15 @@ def check_startable(changes: StackChanges, *, no_doctor: bool) -> None:
     GATEWAY.needed()
     gateway = changes.alive.get(stack.gateway_service)
     if gateway is None or gateway.url != stack.gateway.url:
-        try:
+        with at_line(stack, stack.lines["port"]):
             check_port(stack.gateway.url)
-        except LaunchError as error:
-            raise at_line(stack, stack.lines["port"], error) from error
     checked: set[str] = set()
     for service in planned.services:
         if service.running or service.model.name in checked:
             continue
         checked.add(service.model.name)
-        try:
+        with at_line(stack, service.model.line):
             _check_engine(service, no_doctor=no_doctor)
-        except LaunchError as error:
-            raise at_line(stack, service.model.line, error) from error
 
 
 def check_access(stack: StackFile) -> None:
@@ -333,7 +315,7 @@ def check_access(stack: StackFile) -> None:
             key = "keys-file"
         elif area.startswith("tls"):
             key = "tls"
-        raise at_line(stack, stack.lines[key], error) from error
+        raise error_at(stack, stack.lines[key], error) from error
 
 
 def _check_engine(service: StackService, *, no_doctor: bool) -> None:

@@ -82,9 +82,7 @@ class Site(Lines):
 def routes(backends: Sequence[Backend]) -> dict[str, tuple[str, ...]]:
     """Return the services that requests for each name are routed to."""
     return {
-        name: tuple(each.service for each in backend.replicas)
-        for backend in backends
-        for name in backend.names
+        name: tuple(backend.replicas.values()) for backend in backends for name in backend.names
     }
 
 
@@ -102,7 +100,7 @@ def site(monkeypatch: pytest.MonkeyPatch) -> Site:
         (stack_change, "end_all", made.end_all),
         (gateway_cases, "start", made.begin_gateway),
         (gateway_cases, "renew", made.renew),
-        (stack_record, "write_record", made.write),
+        (stack_change, "write_record", made.write),
         # every port is free, also one that only root may open
         (reservation, "free_port", lambda host, after, root: after + 1),
         (registry, "find", running),

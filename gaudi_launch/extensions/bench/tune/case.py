@@ -33,6 +33,7 @@ from gaudi_launch.core.predict.balance import balanced
 from gaudi_launch.core.services.state import registry
 from gaudi_launch.core.services.state.reservation import system_port
 from gaudi_launch.extensions.bench import case as bench
+from gaudi_launch.extensions.bench.options import BenchOptions
 from gaudi_launch.extensions.bench.tune.state import (
     TuneCandidate,
     TuneFigure,
@@ -43,7 +44,7 @@ from gaudi_launch.extensions.bench.tune.state import (
 
 if TYPE_CHECKING:
     from gaudi_launch.core.launch.report import Reporter
-    from gaudi_launch.extensions.bench.case import BenchCase, BenchOutcome, BenchWatcher
+    from gaudi_launch.extensions.bench.case import BenchCase, BenchWatcher
     from gaudi_launch.extensions.bench.run_file import BenchRun
 
 _log = logging.getLogger(__name__)
@@ -454,11 +455,11 @@ def start_and_measure(
 def _measured(
     state: TuneState, trial: TuneTrial, name: str, watcher: BenchWatcher
 ) -> tuple[TuneFigure, ...]:
-    def sent(case: BenchCase) -> BenchOutcome:
-        outcome = bench.measure(case, watcher)
-        if outcome.interrupted:
+    def sent(case: BenchCase) -> BenchRun:
+        run = bench.measure(case, watcher)
+        if run.interrupted:
             raise KeyboardInterrupt
-        return outcome
+        return run
 
     # the first requests compile and allocate; they are not counted
     sent(_bench_case(state, name, _FEWEST_REQUESTS))
@@ -467,18 +468,17 @@ def _measured(
         stem = f"{trial.round + 1}{'-last' if trial.last else ''}-{trial.candidate}-{repeat + 1}"
         file = state.folder / f"{stem}.json"
         case = _bench_case(state, name, trial.requests, file)
-        outcome = sent(case)
-        bench.kept(case, outcome)
-        found.append(
-            figure_of(outcome.run, file.name, state.goal, state.candidates[trial.candidate].cards)
-        )
+        run = sent(case)
+        bench.kept(case, run)
+        cards = state.candidates[trial.candidate].cards
+        found.append(figure_of(run, file.name, state.goal, cards))
     return tuple(found)
 
 
 def _bench_case(state: TuneState, name: str, requests: int, file: Path | None = None) -> BenchCase:
     load: dict[str, Any] = state.traffic.to_json()
     save = mapped(str, file)
-    options = bench.BenchOptions(**load, requests=requests, tool=bench.BUILTIN, save=save)
+    options = BenchOptions(**load, requests=requests, tool=bench.BUILTIN, save=save)
     return bench.prepare((name,), options)
 
 
