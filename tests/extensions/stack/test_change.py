@@ -14,7 +14,7 @@ from gaudi_launch.core.base.messages import text
 from gaudi_launch.core.launch import serve, waiting
 from gaudi_launch.core.launch.serve import ServeMode
 from gaudi_launch.core.planning.launch_options import LaunchOptions
-from gaudi_launch.core.services.state import registry, reservation
+from gaudi_launch.core.services.state import reservation
 from gaudi_launch.core.services.state.registry import ServiceRecord
 from gaudi_launch.extensions.stack import change as stack_change
 from gaudi_launch.extensions.stack import stack_record
@@ -103,7 +103,7 @@ def site(monkeypatch: pytest.MonkeyPatch) -> Site:
         (stack_change, "write_record", made.write),
         # every port is free, also one that only root may open
         (reservation, "free_port", lambda host, after, root: after + 1),
-        (registry, "find", running),
+        (stack_change, "find", running),
         (running_gateway, "set_routed", lambda name, engines, *, routed: None),
         (running_gateway, "routed_engines", lambda name: {}),
         (gateway_job, "routed_names", lambda name: {"a": ("x", "z")}),

@@ -169,11 +169,6 @@ def is_simulated(options: LaunchOptions) -> bool:
     return bool(entry(options.engine or "auto").machine)
 
 
-def seconds_of(given: TuneOptions) -> float:
-    """Return the time of a search."""
-    return 60.0 * given.minutes
-
-
 def tune(state: TuneState, seconds: float, save: Path | None, tools: TuneTools) -> TuneOutcome:
     """Return the measured best plan of a search, written to a file for ``--plan``.
 
@@ -206,17 +201,9 @@ def begin(options: LaunchOptions, given: TuneOptions) -> TuneState:
     refuse_secret_args(engine_args(table=option_table(UPSTREAM), user=options.extra))
     planned = [_planned(merged(replace(options, plan_file=str(file)))) for file in files]
     saved = read(files[0]).traffic
-    demand = given.rate or given.concurrency or given.trace
     named = given.concurrency or if_given(_clients_of, "--concurrency", saved.concurrency)
     clients = named or _clients(planned[0])
-    traffic = SavedTraffic(
-        input=options.text("input_range") or saved.input or _INPUT,
-        output=options.text("output_range") or saved.output or _OUTPUT,
-        rate=given.rate if demand else saved.rate,
-        trace=given.trace if demand else saved.trace,
-    )
-    if not (traffic.rate or traffic.trace):
-        traffic = replace(traffic, concurrency=str(clients))
+    traffic = _traffic(options, given, saved, clients)
     requests = given.requests or max(_FEWEST_REQUESTS, _ROUNDS_OF_CLIENTS * clients)
     return TuneState(
         folder=new_folder(planned[0], traffic, given.goal),
@@ -225,6 +212,23 @@ def begin(options: LaunchOptions, given: TuneOptions) -> TuneState:
         requests=requests,
         candidates=tuple(_candidate(*each) for each in zip(files, planned, strict=True)),
     )
+
+
+def _traffic(
+    options: LaunchOptions, given: TuneOptions, saved: SavedTraffic, clients: int
+) -> SavedTraffic:
+    """Return the load to measure: as given, else that of the first plan."""
+    traffic = SavedTraffic(
+        input=options.text("input_range") or saved.input or _INPUT,
+        output=options.text("output_range") or saved.output or _OUTPUT,
+        rate=given.rate,
+        trace=given.trace,
+    )
+    if not (given.rate or given.concurrency or given.trace):
+        traffic = replace(traffic, rate=saved.rate, trace=saved.trace)
+    if not (traffic.rate or traffic.trace):
+        traffic = replace(traffic, concurrency=str(clients))
+    return traffic
 
 
 def _candidate(file: Path, options: LaunchOptions) -> TuneCandidate:
@@ -366,12 +370,7 @@ def decide(state: TuneState) -> tuple[TuneStart, TuneStart | None, float]:
 
     Raises LaunchError (ENGINE) where nothing was measured.
     """
-    last = [start for start in state.starts if start.last and start.figures]
-    measured = last
-    if not any(start.candidate != 0 for start in last):
-        # time was too short for the last round: the newest of each
-        found = (state.best_start(number) for number in range(len(state.candidates)))
-        measured = [start for start in found if start is not None]
+    measured = state.decisive
     if not measured:
         failed = next((start.why for start in state.starts if start.why), "-")
         raise LaunchError("tune.nothing", ExitCode.ENGINE, why=failed)
