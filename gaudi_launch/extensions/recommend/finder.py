@@ -545,7 +545,7 @@ def _sensitivity(
 
 
 def _other_parts(simulation: Simulation, base: Candidate, known: _Known) -> Iterator[Sensitivity]:
-    """Yield the objective with each other data type, layout and engine that was tried."""
+    """Yield the objective with each other data type, layout and engine."""
     goal = simulation.goal
     ranked = sorted([*known.exact.values(), *known.quick.values()], key=simulation.place)
     for part in ("dtype", "layout", "engine"):

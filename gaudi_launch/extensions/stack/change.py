@@ -8,14 +8,25 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from gaudi_launch.core.base.errors import LaunchError
 from gaudi_launch.core.base.messages import text
+from gaudi_launch.core.base.paths import machine_root
 from gaudi_launch.core.launch.report import Silent
+from gaudi_launch.core.launch.route import prepare
+from gaudi_launch.core.launch.serve import ServeMode, start
+from gaudi_launch.core.launch.stop import end
+from gaudi_launch.core.launch.todo import checked
+from gaudi_launch.core.launch.waiting import until_ready
+from gaudi_launch.core.services.preflight import check_port
 from gaudi_launch.core.services.state.registry import find, read
-from gaudi_launch.extensions.stack.gateway import running
+from gaudi_launch.core.services.state.reservation import free_port
+from gaudi_launch.extensions.stack.gateway import gateway_job, keys_file, running
+from gaudi_launch.extensions.stack.gateway.gateway_settings import Backend, check_backends
+from gaudi_launch.extensions.stack.gateway.program import GATEWAY
 from gaudi_launch.extensions.stack.stack_plan import (
     LOCAL,
     StackChanges,
@@ -32,7 +43,6 @@ if TYPE_CHECKING:
     from gaudi_launch.core.models.hub.download import PullProgress
     from gaudi_launch.core.services.state.registry import ServiceRecord
     from gaudi_launch.extensions.stack.changes import ChangeStep
-    from gaudi_launch.extensions.stack.gateway.gateway_settings import Backend
     from gaudi_launch.extensions.stack.stack_file import StackFile
 
 
@@ -95,14 +105,13 @@ class _Change:
     """One change: ``_old`` are engines that end, ``_coming`` new ones."""
 
     def __init__(self, changes: StackChanges, reporter: Reporter, options: ChangeOptions) -> None:
-        from gaudi_launch.extensions.stack.gateway.gateway_job import routed_names
 
         self._changes = changes
         self._planned = changes.planned
         self._stack = changes.stack
         self._reporter = reporter
         self._options = options
-        self._names_before = routed_names(self._stack.gateway_service)
+        self._names_before = gateway_job.routed_names(self._stack.gateway_service)
         self._services = {each.name: each for each in self._planned.services}
         engines: dict[str, list[str]] = {model.name: [] for model in self._stack.models}
         for each in self._planned.services:
@@ -147,8 +156,6 @@ class _Change:
 
     def _begin_gateway(self) -> str:
         """Start the gateway, or give a running one what runs now; return what was done."""
-        from gaudi_launch.core.launch.waiting import until_ready
-        from gaudi_launch.extensions.stack.gateway import gateway_job as gateway
 
         settings, name = self._stack.gateway, self._stack.gateway_service
         done = "started"
@@ -161,18 +168,17 @@ class _Change:
             self._started.append(name)
             done = "moved"
         self._routes = self._backends()
-        gateway.start(name, self._routes, settings)
+        gateway_job.start(name, self._routes, settings)
         until_ready(name)
         self._reporter.say(text("stack.gateway_ready", url=settings.url))
         return done
 
     def _route(self) -> None:
         """Give the gateway the engines that are to answer now."""
-        from gaudi_launch.extensions.stack.gateway import gateway_job as gateway
 
         wanted = self._backends()
         if wanted != self._routes:
-            gateway.renew(self._stack.gateway_service, wanted, self._stack.gateway)
+            gateway_job.renew(self._stack.gateway_service, wanted, self._stack.gateway)
         self._routes = wanted
 
     def _backends(self) -> tuple[Backend, ...]:
@@ -218,7 +224,6 @@ class _Change:
             self._end_routed(step.ends_after)
 
     def _start(self, service: StackService) -> None:
-        from gaudi_launch.core.launch.serve import ServeMode, start
 
         service = self._at_free_port(service)
         how = ServeMode(
@@ -236,8 +241,6 @@ class _Change:
 
     def _at_free_port(self, service: StackService) -> StackService:
         """Return the service, at another port where its own was taken since the plan."""
-        from gaudi_launch.core.base.paths import machine_root
-        from gaudi_launch.core.services.state.reservation import free_port
 
         own, planned = service.options.port or 0, self._planned.services
         if free_port(LOCAL, own - 1, machine_root()) == own:
@@ -269,7 +272,6 @@ class _Change:
 
 def final_backends(planned: StackPlan) -> tuple[Backend, ...]:
     """Return the models as the gateway routes to them when all engines run."""
-    from gaudi_launch.extensions.stack.gateway.gateway_settings import Backend
 
     found = []
     for model in planned.stack.models:
@@ -281,9 +283,6 @@ def final_backends(planned: StackPlan) -> tuple[Backend, ...]:
 
 def check_startable(changes: StackChanges, *, no_doctor: bool) -> None:
     """Raise LaunchError for what would keep the gateway or an engine from starting."""
-    from gaudi_launch.core.services.preflight import check_port
-    from gaudi_launch.extensions.stack.gateway.gateway_settings import check_backends
-    from gaudi_launch.extensions.stack.gateway.program import GATEWAY
 
     planned, stack = changes.planned, changes.stack
     check_access(stack)
@@ -304,10 +303,9 @@ def check_startable(changes: StackChanges, *, no_doctor: bool) -> None:
 
 def check_access(stack: StackFile) -> None:
     """Check keys and TLS. Raises LaunchError (USAGE) with the line of the entry."""
-    from gaudi_launch.extensions.stack.gateway.keys_file import check_access
 
     try:
-        check_access(stack.gateway)
+        keys_file.check_access(stack.gateway)
     except LaunchError as error:
         area = error.id.partition(".")[2]
         key = "users"
@@ -320,8 +318,6 @@ def check_access(stack: StackFile) -> None:
 
 def _check_engine(service: StackService, *, no_doctor: bool) -> None:
     """Check folder, interpreter and machine of a service before anything starts."""
-    from gaudi_launch.core.launch.route import prepare
-    from gaudi_launch.core.launch.todo import checked
 
     if service.options.model == "demo":
         # its engine and its files are installed by the first launch
@@ -332,7 +328,6 @@ def _check_engine(service: StackService, *, no_doctor: bool) -> None:
 
 def _forget_dropped(before: StackRecord, final: StackRecord, old: Sequence[str]) -> None:
     """Remove what ended services left that the file names no more."""
-    from gaudi_launch.core.launch.stop import end
 
     for name in before.services:
         if name in final.services or name in old:
@@ -395,9 +390,6 @@ def end_all(
     services: Sequence[ServiceRecord], drain: float, reporter: Reporter
 ) -> tuple[EndedService, ...]:
     """End services at the same time. Raises the first error when all were tried."""
-    from concurrent.futures import ThreadPoolExecutor
-
-    from gaudi_launch.core.launch.stop import end
 
     if not services:
         return ()

@@ -197,9 +197,8 @@ def changes_of(stack: StackFile, machine: str | None = None) -> StackChanges:
     kept = {each.name for each in running if each.role == "kept"}
     groups = tuple(tuple(model.name for model in group) for group in start_order(stack))
     new = tuple(
-        CardShare(each.cards, each.modules, name, model)
-        for model, each in sized.items()
-        for name in names[model]
+        CardShare(sized[model].cards, sized[model].modules, name, model)
+        for model, name in _pairs(names)
         if name not in kept
     )
     case = ChangeCase(
@@ -211,14 +210,14 @@ def changes_of(stack: StackFile, machine: str | None = None) -> StackChanges:
         case, lambda model, error: error_at(stack, sized[model].model.line, error)
     )
     ports = _ports([each.name for each in new], stack.gateway.port, here=machine is None)
-    places = {name: (placements[name], port) for name, port in ports.items()}
     services = []
-    for model, each in sized.items():
-        places.update({name: _place(known[name], host, each) for name in kept & {*names[model]}})
-        services += [
-            _service(stack, each, name, *places[name], running=name in kept)
-            for name in names[model]
-        ]
+    for model, name in _pairs(names):
+        each = sized[model]
+        if name in kept:
+            place = _place(known[name], host, each)
+        else:
+            place = placements[name], ports[name]
+        services.append(_service(stack, each, name, *place, running=name in kept))
     taken = {module for service in services for module in service.modules}
     planned = StackPlan(
         stack=stack,
@@ -229,6 +228,11 @@ def changes_of(stack: StackFile, machine: str | None = None) -> StackChanges:
         gateway_runs=stack.gateway_service in known,
     )
     return StackChanges(planned, steps, before, alive)
+
+
+def _pairs(names: Mapping[str, Sequence[str]]) -> list[tuple[str, str]]:
+    """Return the model and the name of each service."""
+    return [(model, name) for model, services in names.items() for name in services]
 
 
 def _place(service: ServiceRecord, host: Host, sized: _Sized) -> tuple[Placement, int]:

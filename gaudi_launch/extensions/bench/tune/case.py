@@ -189,14 +189,7 @@ def begin(options: LaunchOptions, given: TuneOptions) -> TuneState:
 
     Raises LaunchError.
     """
-    if given.goal not in GOALS:
-        raise LaunchError("tune.goal", ExitCode.USAGE, found=given.goal, known=", ".join(GOALS))
-    if given.rate and given.concurrency:
-        raise LaunchError("capacity.one_demand", ExitCode.USAGE)
-    files = [Path(file) for file in given.plans or [options.plan_file or ""]]
-    if not any(file.is_file() for file in files):
-        found = " ".join(given.plans) or options.model or "-"
-        raise LaunchError("tune.plans", ExitCode.USAGE, found=found)
+    files = _files(options, given)
     # the best plan is a file
     refuse_secret_args(engine_args(table=option_table(UPSTREAM), user=options.extra))
     planned = [_planned(merged(replace(options, plan_file=str(file)))) for file in files]
@@ -212,6 +205,19 @@ def begin(options: LaunchOptions, given: TuneOptions) -> TuneState:
         requests=requests,
         candidates=tuple(_candidate(*each) for each in zip(files, planned, strict=True)),
     )
+
+
+def _files(options: LaunchOptions, given: TuneOptions) -> list[Path]:
+    """Return the files to try. Raises LaunchError (USAGE)."""
+    if given.goal not in GOALS:
+        raise LaunchError("tune.goal", ExitCode.USAGE, found=given.goal, known=", ".join(GOALS))
+    if given.rate and given.concurrency:
+        raise LaunchError("capacity.one_demand", ExitCode.USAGE)
+    files = [Path(file) for file in given.plans or [options.plan_file or ""]]
+    if not any(file.is_file() for file in files):
+        found = " ".join(given.plans) or options.model or "-"
+        raise LaunchError("tune.plans", ExitCode.USAGE, found=found)
+    return files
 
 
 def _traffic(

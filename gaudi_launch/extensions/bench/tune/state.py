@@ -78,7 +78,7 @@ class TuneState:
 
     @property
     def decisive(self) -> list[TuneStart]:
-        """Return the measured starts of the last round, else the newest of each candidate."""
+        """Return the starts of the last round, else the newest of each candidate."""
         last = [start for start in self.starts if start.last and start.figures]
         if any(start.candidate != 0 for start in last):
             return last

@@ -32,7 +32,6 @@ from gaudi_launch.extensions.watch.top.columns import (
     Cell,
     Column,
     Look,
-    Row,
     card_state,
     fitted,
     host_state,
@@ -180,12 +179,12 @@ def _sections(state: TopState, width: int, height: int, look: Look) -> list[Line
     parts: dict[str, list[Line]] = {}
     if several:
         parts["hosts"] = _table(
-            HOSTS, [Row(host, host) for host in state.hosts], width, look, several=True
+            HOSTS, [(host, host) for host in state.hosts], width, look, several=True
         )
-    cards = [Row(*pair) for pair in state.cards()]
-    parts["cards"] = _table(CARDS, cards, width, look, several=several) or _nothing(state, "cards")
-    services = [Row(*pair) for pair in state.services()]
-    columns = service_columns(row.item for row in services)
+    cards = _table(CARDS, state.cards(), width, look, several=several)
+    parts["cards"] = cards or _nothing(state, "cards")
+    services = state.services()
+    columns = service_columns(service for _, service in services)
     table = _table(columns, services, width, look, several=several)
     parts["services"] = table or _nothing(state, "services")
     if services:
@@ -250,7 +249,12 @@ def _scrolled(state: TopState, part: list[Line], room: int) -> list[Line]:
 
 
 def _table(
-    columns: Sequence[Column[_T]], rows: Sequence[Row[_T]], width: int, look: Look, *, several: bool
+    columns: Sequence[Column[_T]],
+    rows: Sequence[tuple[HostSample, _T]],
+    width: int,
+    look: Look,
+    *,
+    several: bool,
 ) -> list[Line]:
     """Return a line of titles and one for each row; nothing without rows."""
     if not rows:
@@ -258,10 +262,10 @@ def _table(
     chosen = shown_columns(columns, width, several=several)
     titles = [fitted(title_of(column.title), size, right=column.right) for column, size in chosen]
     found: list[Line] = [[Cell(fitted(" ".join(titles), width, right=False), TITLE)]]
-    for row in rows:
+    for host, item in rows:
         line: Line = []
         for column, size in chosen:
-            cell = column.cell(row, look, size)
+            cell = column.cell_of(host, item, look, size)
             shown = fitted(cell.text, size, right=column.right)
             line += [Cell(" "), Cell(shown, cell.style)]
         found.append(_within(line[1:], width))
