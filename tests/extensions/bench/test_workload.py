@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,8 @@ def test_a_trace_is_stretched_to_a_rate(tmp_path: Path) -> None:
     assert found == BenchWorkload(rows, "rate", 7, str(trace), rate=4.0)
     first = from_trace(BenchOptions(trace=str(trace), requests=2, seconds=1.0))
     assert ([row.at for row in first.requests], first.arrivals) == ([0, 1], "own")
+    # the name of its file is no part of a workload
+    assert found.digest != first.digest == replace(first, source="elsewhere").digest
 
 
 def test_made_up_requests_arrive_at_a_rate_or_wait_for_a_place() -> None:

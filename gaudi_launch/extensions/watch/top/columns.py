@@ -13,18 +13,12 @@ from gaudi_launch.core.base.messages import text
 from gaudi_launch.core.base.optional import mapped, mean
 from gaudi_launch.core.host.files import printable
 from gaudi_launch.extensions.watch.sample import CardSample, HostSample, ServiceSample
-from gaudi_launch.extensions.watch.trails import Trails, card_name
+from gaudi_launch.extensions.watch.top.state import TopState
+from gaudi_launch.extensions.watch.trails import card_name
 
 UNKNOWN = "-"
-PLAIN, DIM, GOOD, WARN, BAD, TITLE, CHOSEN = (
-    "plain",
-    "dim",
-    "good",
-    "warn",
-    "bad",
-    "title",
-    "chosen",
-)
+PLAIN, DIM, GOOD, WARN, BAD = "plain", "dim", "good", "warn", "bad"
+TITLE, CHOSEN = "title", "chosen"
 
 _T = TypeVar("_T")
 
@@ -35,14 +29,6 @@ class Cell:
 
     text: str
     style: str = PLAIN
-
-
-@dataclass(frozen=True)
-class Look:
-    """The past values to draw, and whether the terminal shows only ASCII."""
-
-    trails: Trails
-    ascii: bool = False
 
 
 @dataclass(frozen=True)
@@ -64,12 +50,12 @@ class Column(Generic[_T]):
     drop: int = 0
     trail: Callable[[_T], tuple[str, str, float | None]] | None = None
 
-    def cell_of(self, host: HostSample, item: _T, look: Look, width: int) -> Cell:
+    def cell_of(self, host: HostSample, item: _T, state: TopState, width: int) -> Cell:
         """Return the cell of a host's item, of this width."""
         if self.trail is not None:
             kind, name, most = self.trail(item)
-            values = look.trails.of(host.host, kind, name)
-            return Cell(sparkline(values, width, most, ascii=look.ascii), GOOD)
+            values = state.trails.of(host.host, kind, name)
+            return Cell(sparkline(values, width, most, ascii=state.ascii), GOOD)
         if self.cell is None:
             return Cell(host.host)
         return self.cell(item)
@@ -250,21 +236,26 @@ def phase_of(service: ServiceSample) -> Cell:
     return Cell(words, WARN if service.alive else DIM)
 
 
+# phases with a short text
 _SHORT = frozenset(
-    (
-        *("start", "load", "profile", "kv_cache", "multimodal", "warmup_prompt", "warmup_decode"),
-        *(
-            "graph_prompt",
-            "graph_decode",
-            "sampler",
-            "stopping",
-            "failed",
-            "lost",
-            "stopped",
-            "answering",
-            "waiting",
-        ),
-    )
+    [
+        "start",
+        "load",
+        "profile",
+        "kv_cache",
+        "multimodal",
+        "warmup_prompt",
+        "warmup_decode",
+        "graph_prompt",
+        "graph_decode",
+        "sampler",
+        "stopping",
+        "failed",
+        "lost",
+        "stopped",
+        "answering",
+        "waiting",
+    ]
 )
 
 
