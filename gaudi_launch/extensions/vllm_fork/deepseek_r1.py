@@ -30,7 +30,6 @@ from gaudi_launch.extensions.vllm_fork.engine import LENGTHS, SWITCHES, VllmFork
 from gaudi_launch.extensions.vllm_fork.fp8 import names_quant_file
 from gaudi_launch.extensions.vllm_fork.pooling import fork_task, pools
 from gaudi_launch.extensions.vllm_fork.reference import (
-    SCRIPTS,
     Script,
     cpu_differences,
     device_name,
@@ -39,7 +38,27 @@ from gaudi_launch.extensions.vllm_fork.reference import (
 
 ORIGIN = "HabanaAI/vllm-fork@deepseek_r1:scripts/quickstart/start_vllm.sh"
 
-_SCRIPT = SCRIPTS["deepseek_r1"]
+# start_vllm.sh exports these in any case
+_FIXED = (
+    ("HABANA_VISIBLE_DEVICES", "ALL"),
+    ("PT_HPU_ENABLE_LAZY_COLLECTIVES", "true"),
+    ("VLLM_RAY_DISABLE_LOG_TO_DRIVER", "1"),
+    ("RAY_IGNORE_UNHANDLED_ERRORS", "1"),
+    ("PT_HPU_WEIGHT_SHARING", "0"),
+    ("PT_HPUGRAPH_DISABLE_TENSOR_CACHE", "1"),
+    ("PT_HPU_LAZY_MODE", "1"),
+    ("VLLM_GRAPH_RESERVED_MEM", "0.1"),
+    ("VLLM_GRAPH_PROMPT_RATIO", "0"),
+    ("VLLM_MLA_DISABLE_REQUANTIZATION", "0"),
+    ("VLLM_DELAYED_SAMPLING", "true"),
+    ("VLLM_MLA_PERFORM_MATRIX_ABSORPTION", "0"),
+)
+_INC = (
+    ("VLLM_REQUANT_FP8_INC", "1"),
+    ("VLLM_ENABLE_RUNTIME_DEQUANT", "1"),
+    ("VLLM_HPU_MARK_SCALES_AS_CONST", "false"),
+    ("INC_FORCE_NAIVE_SCALING", "1"),
+)
 # the longest length of one machine (start_vllm.sh: "maximal value for single node: 32768")
 _LONGEST = 32768
 _CALIBRATION_RULES = Rules(
@@ -48,7 +67,20 @@ _CALIBRATION_RULES = Rules(
     names=("lm_head", GATE),
     method="ACT_MAXABS_HW_WEIGHTS_PCS_MAXABS_POW2",
     scales="const",
-    env=_SCRIPT["calibration"],
+    env={
+        "PT_HPU_LAZY_MODE": "1",
+        "VLLM_MLA_PERFORM_MATRIX_ABSORPTION": "0",
+        "VLLM_ENABLE_RUNTIME_DEQUANT": "1",
+        "VLLM_PROMPT_BS_BUCKET_MIN": "1",
+        "VLLM_PROMPT_BS_BUCKET_MAX": "1",
+        "VLLM_PROMPT_SEQ_BUCKET_MIN": "1024",
+        "VLLM_PROMPT_SEQ_BUCKET_STEP": "512",
+        "VLLM_PROMPT_SEQ_BUCKET_MAX": "1024",
+        "VLLM_DECODE_BS_BUCKET_MIN": "1",
+        "VLLM_DECODE_BS_BUCKET_MAX": "1",
+        "VLLM_REQUANT_FP8_INC": "1",
+        "VLLM_MOE_N_SLICE": "1",
+    },
     quant_more={},
 )
 _CALIBRATION = Calibration(
@@ -178,7 +210,7 @@ class DeepSeekFork(VllmFork):
         request, limits = context.request, context.limits
         cards = context.placement.tensor
         script = Script(context, decisions, ORIGIN)
-        for variable, value in _SCRIPT["exports"].items():
+        for variable, value in _FIXED:
             script.force(variable, value)
         modules = ",".join(str(module) for module in context.placement.modules)
         decisions.force_env(
@@ -193,7 +225,7 @@ class DeepSeekFork(VllmFork):
         script.force("VLLM_GPU_MEMORY_UTILIZATION", utilisation, "0.85; 0.65 over 18432")
         script.flag("VLLM_MOE_N_SLICE", "1" if request.inc_fp8 else "8", "-q", given=False)
         if request.inc_fp8:
-            for variable, value in _SCRIPT["inc"].items():
+            for variable, value in _INC:
                 script.flag(variable, value, "-q")
             _quantisation_paths(script)
         cache = "/data/warmup_cache" if request.cache_dir is None else request.cache_dir

@@ -9,12 +9,10 @@ launch. HabanaAI/vllm-fork@aice/v1.21.0 scripts/start_gaudi_vllm_server.sh and s
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.messages import Message, message
 from gaudi_launch.core.base.optional import mapped
-from gaudi_launch.core.base.reader import beside
 from gaudi_launch.core.host.cpus import format_cpus
 from gaudi_launch.core.host.hardware import Host
 from gaudi_launch.core.planning.decisions import Decisions
@@ -23,10 +21,6 @@ from gaudi_launch.core.planning.placement import Placement
 from gaudi_launch.core.planning.plan import Command, Source
 from gaudi_launch.core.planning.request import Request
 
-# of each release: "exports", the variables that its script exports in any case or unless the user
-# did; parts of folder names for which 1.21 turns fp32 softmax off; deepseek_r1's variables with -q
-# ("inc") and of its calibration
-SCRIPTS: dict[str, Any] = beside(__file__)
 DTYPES = ("bfloat16", "float16", "fp8", "awq", "gptq")
 # 1.22 turns fp32 softmax on, and 1.21 keeps the KV cache in bfloat16 with fp8 weights, for these
 QWEN2_7B = ("deepseek-r1-distill-qwen-7b", "qwen2-7b-instruct", "qwen2.5-7b-instruct")

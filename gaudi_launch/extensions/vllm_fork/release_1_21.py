@@ -26,7 +26,6 @@ from gaudi_launch.extensions.vllm_fork.engine import MEMORY, VllmFork
 from gaudi_launch.extensions.vllm_fork.reference import (
     NO_EXPERT_PARALLEL,
     QWEN2_7B,
-    SCRIPTS,
     Script,
     check_dtype,
     device_name,
@@ -34,9 +33,40 @@ from gaudi_launch.extensions.vllm_fork.reference import (
 
 ORIGIN = "HabanaAI/vllm-fork@aice/v1.21.0:scripts/utils.sh"
 
-_SCRIPT = SCRIPTS["1.21"]
+# variables that are always exported unless the user did: variable, value
+_COMMON = (
+    ("PT_HPU_WEIGHT_SHARING", "0"),
+    ("PT_HPU_LAZY_MODE", "1"),
+    ("VLLM_GPU_MEMORY_UTILIZATION", "0.9"),
+    ("VLLM_GRAPH_RESERVED_MEM", "0.2"),
+    ("VLLM_GRAPH_PROMPT_RATIO", "0.8"),
+    ("VLLM_MAX_SEQ_LEN_TO_CAPTURE", "8192"),
+    ("VLLM_DELAYED_SAMPLING", "true"),
+    ("VLLM_DYNAMIC_MOE_MIN_TOKENS", "256"),
+    ("VLLM_DYNAMIC_MOE_MIN_EXPERTS_SINGLEHPU", "32"),
+    ("VLLM_PROFILER_ENABLED", "false"),
+    ("VLLM_ENGINE_PROFILER_ENABLED", "false"),
+    ("VLLM_ENGINE_PROFILER_WARMUP_STEPS", "0"),
+    ("VLLM_ENGINE_PROFILER_STEPS", "1"),
+    ("VLLM_ENGINE_PROFILER_REPEAT", "1"),
+    ("VLLM_WORKER_MULTIPROC_METHOD", "spawn"),
+    ("TOKENIZERS_PARALLELISM", "true"),
+    ("RAY_IGNORE_UNHANDLED_ERRORS", "1"),
+    ("VLLM_RAY_DISABLE_LOG_TO_DRIVER", "1"),
+)
 # parts of folder names for which the script of 1.21 turns fp32 softmax off
-NO_FP32_SOFTMAX: tuple[str, ...] = tuple(_SCRIPT["no_fp32_softmax"])
+NO_FP32_SOFTMAX = (
+    "deepseek-r1-distill-qwen-14b",
+    "deepseek-r1-distill-qwen-32b",
+    "deepseek-r1-distill-llama-8b",
+    "deepseek-r1-distill-llama-70b",
+    "qwen3-8b",
+    "qwen3-14b",
+    "qwen3-32b",
+    "qwq-32b",
+    "qwen3-30b-a3b",
+    "qwen3-235b-a22b",
+)
 _BF16_NAMES = (
     *("lm_head", GATE, "k_cache", "v_cache", "matmul_av", "matmul_qk", "batch2block_matmul"),
     *("block2batch_matmul", "fused_scaled_dot_product_attention", "softmax"),
@@ -226,7 +256,7 @@ class Fork121(VllmFork):
         check_dtype(dtype)
         script = Script(context, decisions, ORIGIN)
         script.visible_modules()
-        for variable, value in _SCRIPT["exports"].items():
+        for variable, value in _COMMON:
             script.default(variable, value)
         script.default("VLLM_EP_SIZE", cards, "-n")
         if cards > 1:

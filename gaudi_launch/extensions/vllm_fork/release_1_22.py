@@ -27,7 +27,6 @@ from gaudi_launch.extensions.vllm_fork.engine import LENGTHS, SWITCHES, VllmFork
 from gaudi_launch.extensions.vllm_fork.reference import (
     NO_EXPERT_PARALLEL,
     QWEN2_7B,
-    SCRIPTS,
     Script,
     check_dtype,
     device_name,
@@ -35,6 +34,17 @@ from gaudi_launch.extensions.vllm_fork.reference import (
 
 ORIGIN = "HabanaAI/vllm-fork@aice/v1.22.0:scripts/utils.sh"
 
+# variables that are always exported unless the user did: variable, value
+_COMMON = (
+    ("PT_HPU_LAZY_MODE", "1"),
+    ("VLLM_GRAPH_RESERVED_MEM", "0.1"),
+    ("VLLM_DELAYED_SAMPLING", "true"),
+    ("TOKENIZERS_PARALLELISM", "true"),
+    ("VLLM_SERVER_DEV_MODE", "1"),
+    ("PT_HPU_SDPA_QKV_SLICE_MODE_FWD", "0"),
+    ("VLLM_ALLOW_LONG_MAX_MODEL_LEN", "1"),
+    ("VLLM_EXPONENTIAL_BUCKETING", "false"),
+)
 _BF16_NAMES = ("lm_head", GATE, "fused_scaled_dot_product_attention")
 _RESCALE = "VLLM_HPU_CONVERT_TO_FP8UZ"
 # config.json's quant_method of checkpoints with 8-bit floats
@@ -133,7 +143,7 @@ class Fork122(VllmFork):
         dtype = "fp8" if asked_fp8(request) else request.dtype or "bfloat16"
         check_dtype(dtype)
         script = Script(context, decisions, ORIGIN)
-        for variable, value in SCRIPTS["1.22"]["exports"].items():
+        for variable, value in _COMMON:
             script.default(variable, value)
         if cards > 1:
             script.force("PT_HPU_ENABLE_LAZY_COLLECTIVES", "true", "-t > 1")
