@@ -132,7 +132,7 @@ class RecordCommand(HelpCommand):
         return super().invoke(ctx)
 
 
-class ModelCommand(HelpCommand):
+class ModelCommand(RecordCommand):
     """A command whose first argument is a model, which may be given with -w instead."""
 
     def __init__(

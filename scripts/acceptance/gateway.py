@@ -40,7 +40,6 @@ from gaudi_launch.core.services.state.registry import find
 from gaudi_launch.extensions.stack.gateway import gateway_job as gateway
 from gaudi_launch.extensions.stack.gateway.gateway_settings import (
     Backend,
-    GatewayReplica,
     GatewaySettings,
 )
 
@@ -236,7 +235,7 @@ def behind(servers: list[Server]) -> Iterator[Server]:
     """Yield a gateway in front of engines of one model."""
     port = free_port()
     model = servers[0].model
-    replicas = tuple(GatewayReplica(f"http://127.0.0.1:{server.port}") for server in servers)
+    replicas = {f"http://127.0.0.1:{server.port}": "" for server in servers}
     gateway.start(NAME, [Backend(model, replicas)], GatewaySettings(port=port))
     try:
         waiting.until_ready(NAME, 60)

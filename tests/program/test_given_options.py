@@ -122,9 +122,9 @@ CASES = (
         "fp8 calibrate /m -n 2 --dataset d -m 0,1 --python p --batch 3 --samples 4 --eager "
         "--scripts s --trust-remote-code --force",
         fp8_case.calibrate,
-        (CalibrateOptions("/m", "2", "d", "0,1", "p", "3", "4", True, Path("s"), True, True),),
+        ("/m", CalibrateOptions(2, "d", (0, 1), "p", 3, 4, True, "s", True, True)),
     ),
-    Case("fp8 calibrate /m", fp8_case.calibrate, (CalibrateOptions("/m"),)),
+    Case("fp8 calibrate /m", fp8_case.calibrate, ("/m", CalibrateOptions())),
     Case(
         "bench compare a b --plot p.svg",
         bench_case.comparison,
@@ -203,12 +203,12 @@ CASES = (
     Case(
         f"kube logs name {_KUBE} -f --previous --tail 5 --pod p",
         kube_case.logs,
-        ("name", ACCESS, LogOptions("5", "p", True, True)),
+        ("name", ACCESS, LogOptions(True, True, 5, "p")),
     ),
     Case(
         "kube logs name",
         kube_case.logs,
-        ("name", NOWHERE, LogOptions("1000")),
+        ("name", NOWHERE, LogOptions(lines=1000)),
     ),
     Case(
         f"kube delete name {_KUBE} --volumes",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from gaudi_launch.core.planning.planner import make_plan
 from gaudi_launch.core.planning.request import Request
 from gaudi_launch.core.predict.load import from_ranges
 from gaudi_launch.extensions.bench import view as bench
+from gaudi_launch.extensions.bench.case import BenchReport
 from gaudi_launch.extensions.bench.run_file import BenchRun
 from tests.support.vllm_gaudi_plans import HLS2
 
@@ -61,16 +63,17 @@ def test_bench_prints_the_prediction_next_to_its_figures(
 ) -> None:
     found = of_record(record(), LOAD)
     assert found is not None
-    bench.show(RUN, Path("/tmp/run.json"), False, found)
+    report = BenchReport(RUN, Path("/tmp/run.json"), found)
+    bench.show_report(report, False)
     shown = capsys.readouterr()
     assert "TPOT" in shown.out + shown.err
-    bench.show(RUN, Path("/tmp/run.json"), True, found)
+    bench.show_report(report, True)
     document = json.loads(capsys.readouterr().out)
     assert (
         document["predicted"]["tpot_seconds"]["expected"]
         == found.outcome.time(found.outcome.tpot).to_json()["expected"]
     )
-    bench.show(RUN, Path("/tmp/run.json"), True, None)
+    bench.show_report(replace(report, predicted=None), True)
     assert "predicted" not in json.loads(capsys.readouterr().out)
 
 

@@ -27,7 +27,6 @@ from gaudi_launch.core.services.state.registry import find
 from gaudi_launch.extensions.stack.gateway import gateway_job as gateway
 from gaudi_launch.extensions.stack.gateway.gateway_settings import (
     Backend,
-    GatewayReplica,
     GatewaySettings,
     Tls,
 )
@@ -187,7 +186,7 @@ def many(
 
 
 def backend(model: str, *replicas: FakeEngine, **more: Any) -> Backend:
-    return Backend(model, tuple(GatewayReplica(engine.url) for engine in replicas), **more)
+    return Backend(model, {engine.url: "" for engine in replicas}, **more)
 
 
 def keys_file(folder: Path, content: str = KEYS) -> Path:

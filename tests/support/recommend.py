@@ -17,7 +17,7 @@ from gaudi_launch.core.predict.targets import Targets
 from gaudi_launch.extensions.recommend.analytic import Group
 from gaudi_launch.extensions.recommend.goal import Goal, GoalName
 from gaudi_launch.extensions.recommend.space import Candidate, CardPool, SearchCase, SearchedEngine
-from gaudi_launch.extensions.recommend.trial import Planned, Planner
+from gaudi_launch.extensions.recommend.trial import Planner, Trial
 
 NO_TARGETS = Targets(None, None)
 SMALL = "meta-llama/Llama-3.1-8B-Instruct"
@@ -48,10 +48,10 @@ def unplanned(case: SearchCase) -> Planner:
     """Return a planner that gives each candidate what its group has, without buckets."""
     plan: Any = SimpleNamespace(buckets=None, estimate=None, skips_warmup=False)
 
-    def planned(candidate: Candidate) -> Planned:
+    def planned(candidate: Candidate) -> Trial:
         setup = Group(case, case.engine(candidate.engine), candidate).setup(candidate)
         assert setup is not None, "it fits"
-        return Planned(plan, setup)
+        return Trial(candidate, setup, plan)
 
     return planned
 

@@ -114,10 +114,8 @@ def doctor(
 
     if sum((fix, undo, show_list, bundle is not None)) > 1:
         raise LaunchError("doctor.fix.both", ExitCode.USAGE)
-    if machine is not None and (fix or undo):
-        raise LaunchError("doctor.fix.machine", ExitCode.USAGE, machine=machine)
-    if as_json and fix and not yes:
-        raise LaunchError("doctor.fix.json", ExitCode.USAGE)
+    if fix or undo:
+        _check_repair(machine, asks=as_json and fix and not yes)
     wants = Wants(
         cards=cards,
         modules=parse_modules(modules) if modules is not None else (),
@@ -159,6 +157,14 @@ def doctor(
         files = use_case.write_bundle(report.facts, document, bundle, keep_names=keep_names)
         view.show_bundle(bundle, files, keep_names)
     raise typer.Exit(int(report.exit_code(strict)))
+
+
+def _check_repair(machine: str | None, *, asks: bool) -> None:
+    """Raise LaunchError (USAGE) for another machine, or a question with --json."""
+    if machine is not None:
+        raise LaunchError("doctor.fix.machine", ExitCode.USAGE, machine=machine)
+    if asks:
+        raise LaunchError("doctor.fix.json", ExitCode.USAGE)
 
 
 def _words(text: str) -> tuple[str, ...]:

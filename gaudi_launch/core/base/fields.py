@@ -65,8 +65,8 @@ class Option:
 def value(
     *names: str,
     help: str,
-    panel: str,
     metavar: str,
+    panel: str = "",
     bare: bool = False,
     read: Reader | None = None,
     join: str = ",",
@@ -77,7 +77,12 @@ def value(
 
 
 def text(
-    *names: str, help: str, panel: str, metavar: str, default: str = "", read: Reader | None = None
+    *names: str,
+    help: str,
+    metavar: str,
+    panel: str = "",
+    default: str = "",
+    read: Reader | None = None,
 ) -> Any:
     """Return a field for an option with one value.
 
@@ -86,7 +91,7 @@ def text(
     return field(default=default, metadata={_KEY: Option(names, help, panel, metavar, read=read)})
 
 
-def switch(*names: str, help: str, panel: str, default: bool | None = False) -> Any:
+def switch(*names: str, help: str, panel: str = "", default: bool | None = False) -> Any:
     """Return a field for an option without a value."""
     return field(default=default, metadata={_KEY: Option(names, help, panel)})
 

@@ -9,19 +9,16 @@ import asyncio
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
-from gaudi_launch.core.base.fields import OptionRecord, switch, text, value
 from gaudi_launch.core.base.json_values import mapping
 from gaudi_launch.core.base.messages import Message, message
 from gaudi_launch.core.base.paths import state_dir
 from gaudi_launch.core.base.plotting import check_picture, write_picture
 from gaudi_launch.core.launch.prediction import of_record
 from gaudi_launch.core.launch.saved_plan import read
-from gaudi_launch.core.planning import parse
 from gaudi_launch.core.predict.load import from_ranges
 from gaudi_launch.core.services.endpoint import Target, api_key, target
 from gaudi_launch.core.services.state import registry
@@ -33,21 +30,16 @@ from gaudi_launch.extensions.bench.measurement import (
     problem,
     server_facts,
 )
+from gaudi_launch.extensions.bench.options import CONCURRENCY, BenchOptions
 from gaudi_launch.extensions.bench.plot import picture, titles
 from gaudi_launch.extensions.bench.run_file import (
     BenchRun,
-    BenchWorkload,
     check_writable,
     load,
     save,
 )
 from gaudi_launch.extensions.bench.server import new_seed
-from gaudi_launch.extensions.bench.workload import (
-    CONCURRENCY,
-    BenchNumbers,
-    from_trace,
-    made_up,
-)
+from gaudi_launch.extensions.bench.workload import REQUESTS, workload_of
 
 if TYPE_CHECKING:
     from gaudi_launch.core.launch.prediction import SpeedEstimate
@@ -58,118 +50,6 @@ if TYPE_CHECKING:
 BUILTIN = "builtin"
 _ENGINES_CLIENT = "vllm"
 PRINTED_ONLY = "inference-benchmarker"
-_REQUESTS = 40
-_INPUT, _OUTPUT = (256, 256), (64, 64)
-
-_LOAD, _HOW = "Load", "How to ask"
-
-
-def _rate(flag: str, text: str) -> float:
-    return float(parse.fraction(flag, text, 0.0001, 1e6))
-
-
-@dataclass(frozen=True)
-class BenchOptions(OptionRecord):
-    """The server, the load and the tool; ``form`` and ``tool`` may be ``auto``."""
-
-    trace: str = text(
-        "--trace",
-        help="Replay past requests at their recorded times: CSV or JSON lines.",
-        panel=_LOAD,
-        metavar="FILE",
-    )
-    rate: float | None = value(
-        "--rate",
-        help="Requests per second, independent of answers.",
-        panel=_LOAD,
-        metavar="R",
-        read=_rate,
-    )
-    concurrency: int | None = value(
-        "--concurrency",
-        help="Maximum concurrent requests (default 4).",
-        panel=_LOAD,
-        metavar="N",
-        read=partial(parse.number, most=10_000),
-    )
-    requests: int | None = value(
-        "--requests",
-        help="Number of requests (default 40; a trace: all).",
-        panel=_LOAD,
-        metavar="N",
-        read=partial(parse.number, most=10**6),
-    )
-    seconds: float | None = value(
-        "--seconds",
-        help="Use only this first part of the trace: 90, 5m.",
-        panel=_LOAD,
-        metavar="TIME",
-        read=partial(parse.seconds, least=0.0001, most=1e6),
-    )
-    input: tuple[int, int] | None = value(
-        "-i",
-        "--input",
-        help="Input tokens: one length or MIN,MAX (default 256).",
-        panel=_LOAD,
-        metavar="N[,N]",
-        read=parse.pair,
-    )
-    output: tuple[int, int] | None = value(
-        "-o",
-        "--output",
-        help="Output tokens: one length or MIN,MAX (default 64).",
-        panel=_LOAD,
-        metavar="N[,N]",
-        read=parse.pair,
-    )
-    seed: int | None = value(
-        "--seed",
-        help="Random seed of lengths and texts (default: new texts).",
-        panel=_LOAD,
-        metavar="N",
-        read=partial(parse.number, least=0, most=10**6),
-    )
-    tool: str = text(
-        "--tool",
-        help="auto, builtin, vllm or inference-benchmarker (prints its docker command).",
-        panel=_HOW,
-        metavar="TEXT",
-        default="auto",
-    )
-    form: str = text(
-        "--form",
-        help="auto, chat, completions or generate (TGI).",
-        panel=_HOW,
-        metavar="TEXT",
-        default="auto",
-    )
-    model: str | None = value(
-        "--model", help="The model's name in requests.", panel=_HOW, metavar="TEXT"
-    )
-    tokenizer: str | None = value(
-        "--tokenizer", help="For other tools: folder or hub ID.", panel=_HOW, metavar="MODEL"
-    )
-    stop_early: bool = switch("--stop-early", help="Let the model end answers early.", panel=_HOW)
-    timeout: float = text(
-        "--timeout",
-        help="Timeout without data of a request: 90, 5m.",
-        panel=_HOW,
-        metavar="TIME",
-        default="600",
-        read=parse.seconds,
-    )
-    save: str | None = value(
-        "--save",
-        help="File for the run (default: state folder).",
-        panel="Output",
-        metavar="FILE",
-    )
-    plan_file: str | None = value(
-        "--plan",
-        help="The load and the address of a plan that --save wrote.",
-        panel=_LOAD,
-        metavar="FILE",
-    )
 
 
 @dataclass(frozen=True)
@@ -182,7 +62,6 @@ class BenchCase:
 
     options: BenchOptions
     found: Target
-    numbers: BenchNumbers
     tool: str
     program: str = ""
     differences: tuple[Message, ...] = ()
@@ -203,29 +82,6 @@ class BenchCase:
         """Return a folder or hub ID for other tools, by default that of the plan's model."""
         path = mapping(self.found.plan.get("model")).get("path")
         return self.options.tokenizer or self.found.tokenizer or str(path or self.model)
-
-
-@dataclass(frozen=True)
-class BenchOutcome:
-    """A run, and whether Ctrl-C ended it early."""
-
-    run: BenchRun
-    interrupted: bool = False
-
-    @property
-    def exit_code(self) -> ExitCode:
-        """Return the exit code of the measurement.
-
-        DONE when every request succeeded, FAILED when some failed, ENGINE when all did,
-        INTERRUPTED after Ctrl-C.
-        """
-        if self.interrupted:
-            return ExitCode.INTERRUPTED
-        if not self.run.summary.get("failed"):
-            return ExitCode.DONE
-        if self.run.summary.get("completed"):
-            return ExitCode.FAILED
-        return ExitCode.ENGINE
 
 
 @dataclass(frozen=True)
@@ -267,14 +123,16 @@ def prepare(words: Sequence[str], options: BenchOptions) -> BenchCase:
         raise LaunchError("measure.tool", ExitCode.USAGE, found=options.tool, known=known)
     if options.save is not None:
         check_writable(Path(options.save))
-    numbers = _numbers(options)
     if options.trace and options.tool not in ("auto", BUILTIN):
         raise LaunchError("measure.tool_no_trace", ExitCode.USAGE, tool=options.tool)
     if options.seconds is not None and not options.trace:
         raise LaunchError("measure.seconds_trace", ExitCode.USAGE)
     found = target(words[0] if words else None)
-    tool, program = _choose(options, found, numbers)
-    return BenchCase(options, found, numbers, tool, program, differences)
+    tool, program = _choose(options, found)
+    # a run of the same texts would be answered from the prefix cache, and look like a faster
+    # server
+    texts = new_seed() if options.seed is None else options.seed
+    return BenchCase(replace(options, texts=texts), found, tool, program, differences)
 
 
 def _of_saved(
@@ -320,26 +178,7 @@ def _service_at(url: str) -> str:
     )
 
 
-def _numbers(options: BenchOptions) -> BenchNumbers:
-    texts = options.seed
-    if texts is None:
-        # a run of the same texts would be answered from the prefix cache, and look like a faster
-        # server
-        texts = new_seed()
-    return BenchNumbers(
-        input=options.input or _INPUT,
-        output=options.output or _OUTPUT,
-        rate=options.rate,
-        concurrency=options.concurrency,
-        requests=options.requests,
-        seconds=options.seconds,
-        seed=options.seed or 0,
-        texts=texts,
-        timeout=options.timeout,
-    )
-
-
-def _choose(options: BenchOptions, found: Target, numbers: BenchNumbers) -> tuple[str, str]:
+def _choose(options: BenchOptions, found: Target) -> tuple[str, str]:
     """Return the tool and its program.
 
     auto: the engine's client, else ours. Only ours supports ranges of lengths, a limit in addition
@@ -348,7 +187,7 @@ def _choose(options: BenchOptions, found: Target, numbers: BenchNumbers) -> tupl
     wanted, python = options.tool, found.python
     if wanted not in ("auto", _ENGINES_CLIENT):
         return wanted, ""
-    if not _is_plain(options, numbers):
+    if not _is_plain(options):
         if wanted == _ENGINES_CLIENT:
             raise LaunchError("measure.tool_plain", ExitCode.USAGE, tool=wanted)
         return BUILTIN, ""
@@ -359,15 +198,15 @@ def _choose(options: BenchOptions, found: Target, numbers: BenchNumbers) -> tupl
     return BUILTIN, ""
 
 
-def _is_plain(options: BenchOptions, numbers: BenchNumbers) -> bool:
+def _is_plain(options: BenchOptions) -> bool:
     """Return True for a load that other tools can make."""
     if options.trace or options.form != "auto" or options.stop_early:
         return False
-    limited_rate = numbers.rate is not None and numbers.concurrency is not None
-    return numbers.fixed_lengths and not limited_rate
+    limited_rate = options.rate is not None and options.concurrency is not None
+    return options.fixed_lengths and not limited_rate
 
 
-def measure(case: BenchCase, watcher: BenchWatcher) -> BenchOutcome:
+def measure(case: BenchCase, watcher: BenchWatcher) -> BenchRun:
     """Measure with the chosen tool; of simulated cards in the time of cards.
 
     Raises LaunchError.
@@ -375,14 +214,14 @@ def measure(case: BenchCase, watcher: BenchWatcher) -> BenchOutcome:
     before = _run_so_far(case.found)
     scale = 1.0 if before is None else before.time_scale
     if case.with_our_client:
-        outcome = _with_our_client(case, watcher.going, scale)
+        run = _with_our_client(case, watcher.going, scale)
     else:
-        outcome = _with_tool(case, watcher.say, scale)
+        run = _with_tool(case, watcher.say, scale)
     after = _run_so_far(case.found)
     if before is None or after is None:
-        return outcome
-    facts = {**outcome.run.facts, "simulated_run": after.after(before).to_json()}
-    return replace(outcome, run=replace(outcome.run.slowed(scale), facts=facts))
+        return run
+    facts = {**run.facts, "simulated_run": after.after(before).to_json()}
+    return replace(run.slowed(scale), facts=facts)
 
 
 def _run_so_far(found: Target) -> RunRecord | None:
@@ -395,44 +234,15 @@ def _run_so_far(found: Target) -> RunRecord | None:
     return run_so_far(service.folder, service.state.get("engine_began"))
 
 
-def _with_our_client(case: BenchCase, going: Callable[[Going], None], scale: float) -> BenchOutcome:
-    options, numbers = case.options, case.numbers
-    workload = _workload(options.trace, numbers)
-    form = options.form
-    if form not in ("auto", *protocols.FORMS):
+def _with_our_client(case: BenchCase, going: Callable[[Going], None], scale: float) -> BenchRun:
+    options = case.options
+    workload = workload_of(options)
+    if options.form not in ("auto", *protocols.FORMS):
         known = ", ".join(("auto", *protocols.FORMS))
-        raise LaunchError("measure.form", ExitCode.USAGE, found=form, known=known)
-    client = Client(case.found.url, api_key=api_key(), timeout=numbers.timeout)
-    manner = measurement.RequestManner(
-        form=None if form == "auto" else form,  # type: ignore[arg-type]
-        model=options.model,
-        ignore_eos=not options.stop_early,
-        texts=numbers.texts,
-        time_scale=scale,
-    )
-    made, interrupted = asyncio.run(
-        measurement.builtin(client, case.found, workload, going, manner)
-    )
-    return BenchOutcome(made, interrupted)
-
-
-def _workload(trace: str, numbers: BenchNumbers) -> BenchWorkload:
-    if trace:
-        return from_trace(
-            trace,
-            rate=numbers.rate,
-            requests=numbers.requests,
-            seconds=numbers.seconds,
-            concurrency=numbers.concurrency,
-        )
-    return made_up(
-        requests=numbers.requests or _REQUESTS,
-        input=numbers.input,
-        output=numbers.output,
-        rate=numbers.rate,
-        concurrency=numbers.most_at_once,
-        seed=numbers.seed,
-    )
+        raise LaunchError("measure.form", ExitCode.USAGE, found=options.form, known=known)
+    client = Client(case.found.url, api_key=api_key(), timeout=options.timeout)
+    made = measurement.builtin(client, case.found, workload, options, going, scale)
+    return asyncio.run(made)
 
 
 def for_tool(case: BenchCase) -> BenchCase:
@@ -440,19 +250,19 @@ def for_tool(case: BenchCase) -> BenchCase:
 
     The server is queried for its model's name if that is unknown.
     """
-    found, numbers = case.found, case.numbers
-    name = case.options.model or found.model
+    found, options = case.found, case.options
+    name = options.model or found.model
     if name is None:
         try:
             name = asyncio.run(server.look(Client(found.url, api_key=api_key(), timeout=10))).model
         except ServerError as error:
             raise problem(error, found.url) from None
-    requests = numbers.requests or _REQUESTS
-    complete = replace(numbers, requests=requests, concurrency=numbers.most_at_once)
-    return replace(case, found=replace(found, model=name), numbers=complete)
+    requests = options.requests or REQUESTS
+    complete = replace(options, requests=requests, concurrency=options.most_at_once)
+    return replace(case, found=replace(found, model=name), options=complete)
 
 
-def _with_tool(case: BenchCase, say: Callable[[str], None], scale: float) -> BenchOutcome:
+def _with_tool(case: BenchCase, say: Callable[[str], None], scale: float) -> BenchRun:
     """Measure with another tool, after our own client saw that the server answers.
 
     Raises LaunchError.
@@ -461,15 +271,15 @@ def _with_tool(case: BenchCase, say: Callable[[str], None], scale: float) -> Ben
     _check_server(case, key)
     say(message("measure.tool_runs", tool=case.tool, program=case.program).render())
     began = time.time()
-    sent, environment = case.numbers, child_environment(case.found.url, key)
-    if sent.rate is not None:
-        sent = replace(sent, rate=sent.rate * scale)
-    report = external_tools.run_vllm(case.program, case.found, case.tokenizer, sent, environment)
+    environment = child_environment(case.found.url, key)
+    load = case.options
+    report = external_tools.run_vllm(
+        case.program, case.found, case.tokenizer, load, environment, scale
+    )
     facts = {"tool": case.tool, **server_facts(case.found, case.model), "form": "completions"}
     facts |= {"began": began, "interrupted": False}
     summary = external_tools.vllm_summary(report)
-    planned = _workload("", case.numbers).to_json()
-    return BenchOutcome(BenchRun(facts, planned, summary, (), report))
+    return BenchRun(facts, workload_of(case.options).to_json(), summary, (), report)
 
 
 def _check_server(case: BenchCase, key: str | None) -> None:
@@ -482,7 +292,7 @@ def _check_server(case: BenchCase, key: str | None) -> None:
         client = Client(case.found.url, api_key=key)
         served = await server.look(client, case.model)
         await server.pick_form(client, served)
-        tokens = case.numbers.input[1] + case.numbers.output[1]
+        tokens = case.options.inputs[1] + case.options.outputs[1]
         if served.longest is not None and tokens > served.longest:
             raise LaunchError("measure.all_too_long", ExitCode.USAGE, longest=served.longest)
 
@@ -498,9 +308,8 @@ def benchmarker_command(case: BenchCase) -> tuple[str, ...]:
     return tuple(external_tools.benchmarker_words(case.found, case.tokenizer, results))
 
 
-def kept(case: BenchCase, outcome: BenchOutcome) -> BenchReport:
+def kept(case: BenchCase, run: BenchRun) -> BenchReport:
     """Write a run; return it with the prediction for this load."""
-    run = outcome.run
     if case.options.save is None:
         path = default_file(case.found.label, float(run.facts["began"]))
     else:
@@ -517,13 +326,13 @@ def _predicted(case: BenchCase) -> SpeedEstimate | None:
 
     Return None for a trace, and for a server that is not a service of this machine.
     """
-    numbers = case.numbers
-    if case.options.trace or not case.found.plan or numbers.output[1] < 2:
+    options = case.options
+    if options.trace or not case.found.plan or options.outputs[1] < 2:
         return None
-    load = from_ranges(numbers.input, numbers.output)
-    if numbers.rate is not None:
-        return of_record(case.found.plan, load.at_rate(numbers.rate))
-    return of_record(case.found.plan, load.of_clients(numbers.concurrency or CONCURRENCY))
+    load = from_ranges(options.inputs, options.outputs)
+    if options.rate is not None:
+        return of_record(case.found.plan, load.at_rate(options.rate))
+    return of_record(case.found.plan, load.of_clients(options.concurrency or CONCURRENCY))
 
 
 def comparison(files: Sequence[str], plot: Path | None) -> tuple[BenchRun, BenchRun]:

@@ -4,26 +4,18 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import typer
 
 from gaudi_launch.cli.command_app import CommandApp
+from gaudi_launch.cli.record_options import RecordCommand
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.messages import text
-from gaudi_launch.extensions.bench.chat_options import (
-    MODEL,
-    SYSTEM,
-    TEMPERATURE,
-    TIMEOUT,
-    TOKENS,
-    read,
-)
+from gaudi_launch.core.services.endpoint import Target, target
+from gaudi_launch.extensions.bench.chat_options import MODEL, Chat, ChatOptions, begin
 
 if TYPE_CHECKING:
-    from gaudi_launch.core.services.endpoint import Target
-    from gaudi_launch.extensions.bench.chat_options import ChatOptions
     from gaudi_launch.extensions.bench.conversation import Conversation
 
 app = CommandApp()
@@ -31,7 +23,7 @@ app = CommandApp()
 _MOST_QUESTION = 4 << 20
 
 
-@app.command()
+@app.command(cls=RecordCommand)
 def chat(
     words: list[str] | None = typer.Argument(
         None,
@@ -39,40 +31,29 @@ def chat(
         help="A server's address, a service, or its model (default: the only running service); a "
         "question to answer.",
     ),
-    system: str = SYSTEM,
     model: str | None = MODEL,
-    tokens: str | None = TOKENS,
-    temperature: str | None = TEMPERATURE,
-    timeout: str = TIMEOUT,
+    options: ChatOptions = Chat,
 ) -> None:
     """Chat with a server. Ctrl-C stops the answer, Ctrl-D ends the chat; /reset clears the history.
 
     A question as argument, or from a pipe, is answered alone: only the answer is written. The key,
     if one is needed, comes from VLLM_API_KEY.
     """
-    server, question = server_and_question(words or ())
-    asked = read(server, model, system, tokens, temperature, timeout)
-    talk(asked, question)
+    server, rest = None, words or []
+    # an address or a name is printable ASCII without blanks: any other first argument belongs to
+    # the question
+    if rest and re.fullmatch("[!-~]+", rest[0]):
+        server, rest = rest[0], rest[1:]
+    talk(target(server), options, " ".join(rest), model)
 
 
-def server_and_question(words: Sequence[str]) -> tuple[str | None, str]:
-    """Return the server that the arguments name, if any, and their question.
-
-    An address or a name is printable ASCII without blanks: any other first argument belongs to the
-    question.
-    """
-    if words and re.fullmatch("[!-~]+", words[0]):
-        return words[0], " ".join(words[1:])
-    return None, " ".join(words)
-
-
-def talk(asked: ChatOptions, question: str) -> None:
+def talk(found: Target, options: ChatOptions, question: str, model: str | None = None) -> None:
     """Answer a question and return, or read questions from the terminal or a pipe."""
-    talking = asked.begin()
+    talking = begin(found, options, model)
     if question or not sys.stdin.isatty():
-        _once(talking, asked.target, question)
+        _once(talking, found, question)
     else:
-        _talk(talking, asked.target)
+        _talk(talking, found)
 
 
 def _once(talking: Conversation, found: Target, question: str) -> None:

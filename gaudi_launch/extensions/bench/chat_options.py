@@ -1,89 +1,75 @@
-"""Options common to `chat` and `webui`, and opening a conversation."""
+"""Options common to `chat`, `run` and `webui`, and opening a conversation."""
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import typer
 
-from gaudi_launch.core.services.endpoint import api_key, target
+from gaudi_launch.cli.record_options import record
+from gaudi_launch.core.base.fields import OptionRecord, text, value
+from gaudi_launch.core.planning import parse
+from gaudi_launch.core.services.endpoint import api_key
 
 if TYPE_CHECKING:
     from gaudi_launch.core.services.endpoint import Target
     from gaudi_launch.extensions.bench.conversation import Conversation
 
-SYSTEM = typer.Option(
-    "", "--system", metavar="TEXT", help="System prompt, sent before the conversation."
-)
 MODEL = typer.Option(None, "--model", help="The model's name in requests.")
-TOKENS = typer.Option(None, "--max-tokens", metavar="N", help="Maximum number of output tokens.")
-TEMPERATURE = typer.Option(
-    None, "--temperature", metavar="T", help="0 to 2 (default: the server's)."
-)
-TIMEOUT = typer.Option(
-    "120", "--timeout", metavar="TIME", help="Timeout without data of the server: 90, 5m."
-)
+
+
+def _temperature(flag: str, text: str) -> float:
+    return float(parse.fraction(flag, text, 0.0, 2.0))
 
 
 @dataclass(frozen=True)
-class ChatOptions:
-    """The parsed options; the server was not contacted yet."""
+class ChatOptions(OptionRecord):
+    """The options of a conversation."""
 
-    target: Target
-    model: str | None
-    system: str
-    tokens: int | None
-    temperature: float | None
-    timeout: float
-
-    def begin(self) -> Conversation:
-        """Return a conversation with the server.
-
-        Raises LaunchError when it does not answer.
-        """
-        import asyncio
-
-        from gaudi_launch.extensions.bench.client import Client, ServerError
-        from gaudi_launch.extensions.bench.conversation import begin
-        from gaudi_launch.extensions.bench.measurement import problem
-
-        client = Client(self.target.url, api_key=api_key(), timeout=self.timeout)
-        try:
-            return asyncio.run(
-                begin(
-                    client,
-                    self.model or self.target.model,
-                    self.system,
-                    self.tokens,
-                    self.temperature,
-                )
-            )
-        except ServerError as error:
-            raise problem(error, self.target.url) from None
-
-
-def read(
-    server: str | None,
-    model: str | None,
-    system: str,
-    tokens: str | None,
-    temperature: str | None,
-    timeout: str,
-) -> ChatOptions:
-    """Return the options of a chat.
-
-    Raises LaunchError for an invalid server or number.
-    """
-    from gaudi_launch.core.planning.parse import fraction, number, seconds
-
-    return ChatOptions(
-        target(server),
-        model,
-        system,
-        number("--max-tokens", tokens) if tokens is not None else None,
-        float(fraction("--temperature", temperature, 0.0, 2.0))
-        if temperature is not None
-        else None,
-        seconds("--timeout", timeout),
+    system: str = text(
+        "--system", metavar="TEXT", help="System prompt, sent before the conversation."
     )
+    tokens: int | None = value(
+        "--max-tokens", metavar="N", help="Maximum number of output tokens.", read=parse.number
+    )
+    temperature: float | None = value(
+        "--temperature", metavar="T", help="0 to 2 (default: the server's).", read=_temperature
+    )
+    timeout: float = text(
+        "--timeout",
+        metavar="TIME",
+        help="Timeout without data of the server: 90, 5m.",
+        default="120",
+        read=parse.seconds,
+    )
+
+
+# the default of a command's ``options: ChatOptions``
+Chat = record(ChatOptions())
+
+
+def begin(found: Target, options: ChatOptions, model: str | None = None) -> Conversation:
+    """Return a conversation with a server.
+
+    Raises LaunchError when it does not answer.
+    """
+    from gaudi_launch.extensions.bench.client import Client, ServerError
+    from gaudi_launch.extensions.bench.conversation import Conversation
+    from gaudi_launch.extensions.bench.measurement import problem
+    from gaudi_launch.extensions.bench.server import look, pick_form
+
+    client = Client(found.url, api_key=api_key(), timeout=options.timeout)
+
+    async def opened() -> Conversation:
+        served = await look(client, model or found.model)
+        form = await pick_form(client, served)
+        return Conversation(
+            client, served, form, options.system, options.tokens, options.temperature
+        )
+
+    try:
+        return asyncio.run(opened())
+    except ServerError as error:
+        raise problem(error, found.url) from None

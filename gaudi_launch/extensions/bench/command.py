@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -13,7 +14,11 @@ from gaudi_launch.cli.shared_options import ALL
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.predict.learned import read_learned
 from gaudi_launch.extensions.bench import case as use_case
-from gaudi_launch.extensions.bench.case import BenchOptions, BenchReport
+from gaudi_launch.extensions.bench.case import BenchReport
+from gaudi_launch.extensions.bench.options import BenchOptions
+
+if TYPE_CHECKING:
+    from gaudi_launch.extensions.bench.learn import LearnOutcome
 
 app = CommandApp()
 
@@ -70,47 +75,60 @@ def bench(
     from gaudi_launch.extensions.bench import view
 
     words = list(words or ())
-    if learn or learned or unlearn:
-        # the constants are fitted with numpy
-        from gaudi_launch.extensions.bench import learn as bench_learn
+    if learned or unlearn:
+        if words or [learn, learned, unlearn].count(True) != 1:
+            raise LaunchError("learn.alone", ExitCode.USAGE)
+        if unlearn:
+            from gaudi_launch.extensions.bench import learn as bench_learn
 
-        if learned or unlearn:
-            if words or [learn, learned, unlearn].count(True) != 1:
-                raise LaunchError("learn.alone", ExitCode.USAGE)
-            if unlearn:
-                bench_learn.unlearn()
-            view.show_learned(read_learned(), as_json)
-            return
-        service, files = bench_learn.service_and_files(words)
-        if files:
-            view.show_learning(bench_learn.learn(files, service), as_json)
-            return
-    elif words and words[0] == "compare" and len(words) > 1:
+            bench_learn.unlearn()
+        view.show_learned(read_learned(), as_json)
+    elif learn and (outcome := _learned_of(words)) is not None:
+        view.show_learning(outcome, as_json)
+    elif words[:1] == ["compare"] and len(words) > 1 and not learn:
         view.show_comparison(*use_case.comparison(words[1:], plot), as_json, complete=everything)
-        return
-    if plot is not None:
+    elif plot is not None:
         raise LaunchError("measure.plot_compare", ExitCode.USAGE)
+    else:
+        _measure(words, given, as_json, learn=learn, complete=everything)
+
+
+def _learned_of(words: list[str]) -> LearnOutcome | None:
+    """Learn from the files among the arguments; None without files."""
+    # the constants are fitted with numpy
+    from gaudi_launch.extensions.bench.learn import learn, service_and_files
+
+    service, files = service_and_files(words)
+    if not files:
+        return None
+    return learn(files, service)
+
+
+def _measure(
+    words: list[str], given: BenchOptions, as_json: bool, *, learn: bool, complete: bool
+) -> None:
+    """Measure a server and show the report, or the command of a tool that is not run."""
+    from gaudi_launch.extensions.bench import view
+
     case = use_case.prepare(words, given)
     view.show_differences(case.differences)
     if case.tool == use_case.PRINTED_ONLY:
         view.show_benchmarker(use_case.benchmarker_command(case), as_json)
         return
     with view.Watching(quiet=as_json or not case.with_our_client) as watching:
-        outcome = use_case.measure(case, watching)
-    report = use_case.kept(case, outcome)
+        run = use_case.measure(case, watching)
+    report = use_case.kept(case, run)
     if learn:
         report = with_learned(report)
-    view.show_report(report, as_json, complete=everything)
-    raise typer.Exit(int(outcome.exit_code))
+    view.show_report(report, as_json, complete=complete)
+    raise typer.Exit(int(run.exit_code))
 
 
 def with_learned(report: BenchReport) -> BenchReport:
     """Learn from a run that was kept."""
-    from gaudi_launch.extensions.bench.learn import learn
-
     if report.path is None:
         return report
     try:
-        return replace(report, learned=learn([str(report.path)], ""))
+        return replace(report, learned=_learned_of([str(report.path)]))
     except LaunchError as error:
         return replace(report, problem=error)

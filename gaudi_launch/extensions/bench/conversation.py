@@ -77,18 +77,6 @@ class Conversation:
         return answer
 
 
-async def begin(
-    client: Client, model: str | None, system: str, tokens: int | None, temperature: float | None
-) -> Conversation:
-    """Return a conversation with a server.
-
-    Raises ServerError when it does not answer.
-    """
-    served = await server.look(client, model)
-    form = await server.pick_form(client, served)
-    return Conversation(client, served, form, system, tokens, temperature)
-
-
 def answer(
     conversation: Conversation, words: str, show: protocols.Show
 ) -> protocols.ModelAnswer | None:

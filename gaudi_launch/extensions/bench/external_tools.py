@@ -24,7 +24,7 @@ from gaudi_launch.core.base.reader import read_json
 
 if TYPE_CHECKING:
     from gaudi_launch.core.services.endpoint import Target
-    from gaudi_launch.extensions.bench.workload import BenchNumbers
+    from gaudi_launch.extensions.bench.options import BenchOptions
 
 _log = logging.getLogger(__name__)
 
@@ -55,24 +55,24 @@ def has_vllm_client(python: str) -> bool:
 
 
 def vllm_words(
-    python: str, found: Target, tokenizer: str, load: BenchNumbers, report: Path
+    python: str, found: Target, tokenizer: str, load: BenchOptions, report: Path, scale: float = 1
 ) -> list[str]:
     """Return vLLM's client as an argument list.
 
-    It reads the key from OPENAI_API_KEY.
+    It reads the key from OPENAI_API_KEY. Its requests arrive ``scale`` times as fast.
     """
     if load.rate is not None:
-        pace = ["--request-rate", f"{load.rate:g}"]
+        pace = ["--request-rate", f"{load.rate * scale:g}"]
     else:
         pace = ["--max-concurrency", str(load.concurrency or 1)]
     return [
         python,
         *("-m", "vllm.entrypoints.cli.main", "bench", "serve"),
         *("--base-url", found.url, "--model", str(found.model), "--tokenizer", tokenizer),
-        *("--dataset-name", "random", "--random-input-len", str(load.input[1])),
+        *("--dataset-name", "random", "--random-input-len", str(load.inputs[1])),
         *(
             "--random-output-len",
-            str(load.output[1]),
+            str(load.outputs[1]),
             "--num-prompts",
             str(load.requests),
             "--seed",
@@ -114,8 +114,9 @@ def run_vllm(
     python: str,
     found: Target,
     tokenizer: str,
-    load: BenchNumbers,
+    load: BenchOptions,
     environment: Mapping[str, str],
+    scale: float = 1,
 ) -> dict[str, Any]:
     """Return the report of vLLM's client.
 
@@ -123,7 +124,7 @@ def run_vllm(
     """
     with tempfile.TemporaryDirectory(prefix="gaudi-launch-bench-") as place:
         folder, ending = Path(place), interrupt.Ending(folder=place)
-        argv = vllm_words(python, found, tokenizer, load, folder / "report.json")
+        argv = vllm_words(python, found, tokenizer, load, folder / "report.json", scale)
         try:
             # its output is progress: our stdout is for the result
             done = interrupt.run(

@@ -10,7 +10,6 @@ import re
 import signal
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -25,6 +24,7 @@ from gaudi_launch.core.services.endpoint import Target
 from gaudi_launch.extensions.bench import protocols, server, statistics
 from gaudi_launch.extensions.bench import replay as replaying
 from gaudi_launch.extensions.bench.client import Client, ServerError
+from gaudi_launch.extensions.bench.options import BenchOptions
 from gaudi_launch.extensions.bench.run_file import BenchRun, BenchWorkload
 from gaudi_launch.extensions.bench.workload import within
 
@@ -43,54 +43,42 @@ def problem(error: ServerError, url: str) -> LaunchError:
     return LaunchError("measure.no_server", code, url=url, words=words)
 
 
-@dataclass(frozen=True)
-class RequestManner:
-    """The form and the model of requests; None: the first one that answers.
-
-    ``ignore_eos``: answers have exactly the planned length. Texts are drawn by the number
-    ``texts``. Requests arrive ``time_scale`` times as fast as in the workload.
-    """
-
-    form: protocols.Form | None = None
-    model: str | None = None
-    ignore_eos: bool = True
-    texts: int = 0
-    time_scale: float = 1.0
-
-
 async def builtin(
     client: Client,
     target: Target,
     workload: BenchWorkload,
+    options: BenchOptions,
     going: Callable[[replaying.Going], None],
-    manner: RequestManner,
-) -> tuple[BenchRun, bool]:
-    """Return the run, and whether it was interrupted.
+    scale: float,
+) -> BenchRun:
+    """Return the run; requests arrive ``scale`` times as fast as in the workload.
 
     Ctrl-C keeps what is done. Raises LaunchError.
     """
     try:
-        served = await server.look(client, manner.model or target.model)
-        asked = manner.form or await server.pick_form(client, served)
-        ruler = await server.measure_ruler(client, served, asked)
+        served = await server.look(client, options.model or target.model)
+        given = next((form for form in protocols.FORMS if form == options.form), None)
+        form = given or await server.pick_form(client, served)
+        ruler = await server.measure_ruler(client, served, form)
     except ServerError as error:
         raise problem(error, target.url) from None
     fitting = within(
         workload, served.longest, served.longest_input, int(ruler.fixed + ruler.each) + 1
     )
-    way = replaying.Way(served, asked, ruler, manner.ignore_eos and served.vllm, manner.texts)
+    # answers of other servers end where the model ends them
+    exact = served.vllm and not options.stop_early
+    way = replaying.Way(served, form, ruler, exact, options.texts)
     stop = asyncio.Event()
     _allow_connections()
     began = time.time()
     with _stop_on_interrupt(stop):
-        arriving = fitting.hastened(manner.time_scale)
-        samples = await replaying.replay(client, arriving, way, going, stop)
+        samples = await replaying.replay(client, fitting.hastened(scale), way, going, stop)
     facts_of_target = server_facts(target, served.model)
     facts = {
         "tool": "builtin",
         **facts_of_target,
         "simulated": facts_of_target["simulated"] or served.simulated,
-        "form": asked,
+        "form": form,
         "began": began,
         "interrupted": stop.is_set(),
         "ruler": {
@@ -99,9 +87,7 @@ async def builtin(
             "measured": ruler.measured,
         },
     }
-    return BenchRun(
-        facts, fitting.to_json(), statistics.summary(samples), tuple(samples)
-    ), stop.is_set()
+    return BenchRun(facts, fitting.to_json(), statistics.summary(samples), tuple(samples))
 
 
 def _allow_connections() -> None:

@@ -12,9 +12,10 @@ from gaudi_launch.cli.service_progress import until_ready
 from gaudi_launch.core.base.errors import ExitCode
 from gaudi_launch.core.base.messages import text
 from gaudi_launch.core.planning.launch_options import LaunchOptions
+from gaudi_launch.core.services.endpoint import target
 from gaudi_launch.core.services.state.registry import with_model
 from gaudi_launch.extensions.bench.chat import talk
-from gaudi_launch.extensions.bench.chat_options import SYSTEM, TEMPERATURE, TIMEOUT, TOKENS, read
+from gaudi_launch.extensions.bench.chat_options import Chat, ChatOptions
 
 app = CommandApp()
 
@@ -27,10 +28,7 @@ def run(
     words: list[str] | None = typer.Argument(
         None, metavar="[QUESTION]...", help="A question to answer."
     ),
-    system: str = SYSTEM,
-    tokens: str | None = TOKENS,
-    temperature: str | None = TEMPERATURE,
-    timeout: str = TIMEOUT,
+    options: ChatOptions = Chat,
 ) -> None:
     """Chat with a model. Where no running service has it, it is served first, in the background, as
     'serve MODEL --detach' does.
@@ -44,8 +42,7 @@ def run(
         print(text("services.goes_on", name=name), file=sys.stderr, flush=True)
         raise typer.Exit(int(ExitCode.INTERRUPTED)) from None
     print(text("services.stop_hint", name=name).strip(), file=sys.stderr)
-    asked = read(name, None, system, tokens, temperature, timeout)
-    talk(asked, " ".join(words or ()))
+    talk(target(name), options, " ".join(words or ()))
 
 
 def _serving(model: str) -> str:

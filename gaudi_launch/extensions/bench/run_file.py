@@ -134,6 +134,26 @@ class BenchRun:
     samples: tuple[Sample, ...] = ()
     report: Mapping[str, Any] = field(default_factory=dict)
 
+    @property
+    def interrupted(self) -> bool:
+        """Report whether Ctrl-C ended the run early."""
+        return bool(self.facts.get("interrupted"))
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """Return the exit code of the measurement.
+
+        DONE when every request succeeded, FAILED when some failed, ENGINE when all did,
+        INTERRUPTED after Ctrl-C.
+        """
+        if self.interrupted:
+            return ExitCode.INTERRUPTED
+        if not self.summary.get("failed"):
+            return ExitCode.DONE
+        if self.summary.get("completed"):
+            return ExitCode.FAILED
+        return ExitCode.ENGINE
+
     def slowed(self, scale: float) -> BenchRun:
         """Return the run with its times multiplied and its rates divided.
 

@@ -7,25 +7,24 @@ import shlex
 import sys
 import time
 from collections.abc import Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gaudi_launch.cli.console import console, emit_json, say, table
 from gaudi_launch.cli.progress import ProgressDisplay, ProgressState
 from gaudi_launch.cli.short_page import NotedRow, ShortPage, next_line
 from gaudi_launch.cli.streams import shows
+from gaudi_launch.cli.views.estimate import speed_json, summary
 from gaudi_launch.cli.views.run_record import run_line
 from gaudi_launch.cli.work_progress import work_columns
 from gaudi_launch.core.base.messages import text
+from gaudi_launch.extensions.bench.case import BenchReport
 from gaudi_launch.extensions.bench.statistics import TIMES, errors
 
 if TYPE_CHECKING:
     from rich.text import Text
 
     from gaudi_launch.core.base.messages import Message
-    from gaudi_launch.core.launch.prediction import SpeedEstimate
     from gaudi_launch.core.predict.learned import LearnedConstants
-    from gaudi_launch.extensions.bench.case import BenchReport
     from gaudi_launch.extensions.bench.compare import ComparedFigure
     from gaudi_launch.extensions.bench.learn import LearnOutcome
     from gaudi_launch.extensions.bench.replay import Going
@@ -72,15 +71,6 @@ class Watching:
         self._display.show(ProgressState(line, state.done, state.total, words))
 
 
-def show_report(report: BenchReport, as_json: bool, *, complete: bool = False) -> None:
-    """Print a run's figures; a disk that filled up costs the file, not the figures."""
-    if report.problem is not None:
-        with contextlib.redirect_stdout(sys.stderr if as_json else sys.stdout):
-            show(report.run, None, False)
-        raise report.problem
-    show(report.run, report.path, as_json, report.predicted, report.learned, complete=complete)
-
-
 def show_benchmarker(argv: Sequence[str], as_json: bool) -> None:
     """Print the docker command of inference-benchmarker."""
     from gaudi_launch.core.services.endpoint import api_key
@@ -93,40 +83,48 @@ def show_benchmarker(argv: Sequence[str], as_json: bool) -> None:
     print(shlex.join(argv))
 
 
-def show(
-    run: BenchRun,
-    path: Path | None,
-    as_json: bool,
-    predicted: SpeedEstimate | None = None,
-    learned: LearnOutcome | None = None,
-    *,
-    complete: bool = False,
-) -> None:
+def show_report(report: BenchReport, as_json: bool, *, complete: bool = False) -> None:
     """Print a run's figures with the predicted ones, and what was learned from it.
 
-    As JSON all but its single requests. ``complete``: with the plots.
+    As JSON all but its single requests. ``complete``: with the plots. A disk that filled up costs
+    the file, not the figures.
     """
-    from gaudi_launch.cli.views.estimate import speed_json, summary
-
-    failures = errors(run.samples)
+    if report.problem is not None:
+        with contextlib.redirect_stdout(sys.stderr if as_json else sys.stdout):
+            _show(BenchReport(report.run), complete=False)
+        raise report.problem
     if as_json:
-        listed = [
-            {"error": what, "count": count, "example": detail} for what, count, detail in failures
-        ]
-        speed = {"predicted": speed_json(predicted)} if predicted is not None else {}
-        if learned is not None:
-            speed["learned"] = learned.to_json()
-        emit_json({**run.to_json(), "errors": listed, "file": str(path), **speed})
-        return
+        emit_json(_report_json(report))
+    else:
+        _show(report, complete=complete)
+
+
+def _report_json(report: BenchReport) -> dict[str, Any]:
+    """Return a report without its single requests."""
+    run = report.run
+    listed = [
+        {"error": what, "count": count, "example": detail}
+        for what, count, detail in errors(run.samples)
+    ]
+    document = {**run.to_json(), "errors": listed, "file": str(report.path)}
+    if report.predicted is not None:
+        document["predicted"] = speed_json(report.predicted)
+    if report.learned is not None:
+        document["learned"] = report.learned.to_json()
+    return document
+
+
+def _show(report: BenchReport, *, complete: bool) -> None:
+    run, path = report.run, report.path
     tail, plots = [_headline(run)], _plot_lines(run)
     if plots and not complete:
         tail.append(text("measure.more"))
-    if predicted is not None:
-        tail.append(text("estimate.predicted", what=summary(predicted)))
+    if report.predicted is not None:
+        tail.append(text("estimate.predicted", what=summary(report.predicted)))
     if path is not None:
         tail.append(text("measure.kept", path=path))
     notes = _notes(run)
-    for what, count, detail in failures[:5]:
+    for what, count, detail in errors(run.samples)[:5]:
         notes.append(text("measure.error_line", count=count, what=what, detail=detail))
     columns, rows = _figures(run)
     head: list[str | Text] = [_rates(run)]
@@ -144,8 +142,8 @@ def show(
     page.show(complete=complete)
     for line in plots if complete else []:
         console().print(line)
-    if learned is not None:
-        show_learning(learned, False)
+    if report.learned is not None:
+        show_learning(report.learned, False)
 
 
 def show_learning(outcome: LearnOutcome, as_json: bool) -> None:

@@ -6,34 +6,25 @@ import typer
 
 from gaudi_launch.cli.command_app import CommandApp
 from gaudi_launch.cli.endless import until_ctrl_c
+from gaudi_launch.cli.record_options import RecordCommand
 from gaudi_launch.cli.shared_options import SERVER
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.messages import text
-from gaudi_launch.core.services.endpoint import api_key
-from gaudi_launch.extensions.bench.chat_options import (
-    MODEL,
-    SYSTEM,
-    TEMPERATURE,
-    TIMEOUT,
-    TOKENS,
-    read,
-)
+from gaudi_launch.core.services.endpoint import api_key, target
+from gaudi_launch.extensions.bench.chat_options import MODEL, Chat, ChatOptions, begin
 
 app = CommandApp()
 
 
-@app.command()
+@app.command(cls=RecordCommand)
 def webui(
     server: str | None = SERVER,
     host: str = typer.Option(
         "127.0.0.1", "-u", "--host", metavar="ADDRESS", help="Address to listen on."
     ),
     port: str = typer.Option("7860", "-p", "--port", metavar="PORT", help="Port to listen on."),
-    system: str = SYSTEM,
     model: str | None = MODEL,
-    tokens: str | None = TOKENS,
-    temperature: str | None = TEMPERATURE,
-    timeout: str = TIMEOUT,
+    options: ChatOptions = Chat,
     title: str = typer.Option("gaudi-launch", "--title", help="The page's title."),
 ) -> None:
     """Serve a chat page for a server, without other network access. Needs the extra 'webui'
@@ -50,7 +41,7 @@ def webui(
     from gaudi_launch.extensions.kubernetes.pods import chat_page
 
     listening = read_port("-p", port)
-    asked = read(server, model, system, tokens, temperature, timeout)
+    found = target(server)
     try:
         why = "" if port_free(host, listening) else text("measure.in_use")
     except (OSError, UnicodeError) as error:
@@ -58,16 +49,16 @@ def webui(
         why = getattr(error, "strerror", None) or str(error)
     if why:
         raise LaunchError("measure.listen", ExitCode.MACHINE, host=host, port=listening, why=why)
-    opened = asked.begin()
+    opened = begin(found, options, model)
     chat = chat_page.Chat(
         opened.client.url,
         style=opened.form,
         title=title,
         model=opened.served.model,
-        system=opened.system,
-        tokens=opened.tokens,
-        temperature=opened.temperature,
-        seconds=asked.timeout,
+        system=options.system,
+        tokens=options.tokens,
+        temperature=options.temperature,
+        seconds=options.timeout,
         key=api_key() or "",
         hosts=(host,),
         thought=text("measure.webui_thought"),

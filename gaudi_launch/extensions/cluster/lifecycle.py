@@ -22,7 +22,14 @@ from gaudi_launch.core.hosts.inventory import Member
 from gaudi_launch.core.hosts.parts import Cluster, ClusterEngine
 from gaudi_launch.core.hosts.ssh import RemoteError
 from gaudi_launch.core.hosts.steps import Copy, HostStep, ray_steps, service_step
-from gaudi_launch.extensions.cluster.readiness import Tell, Waits, log_of, readiness, wait_ready
+from gaudi_launch.extensions.cluster.readiness import (
+    Tell,
+    Waits,
+    host_state,
+    log_of,
+    readiness,
+    wait_ready,
+)
 from gaudi_launch.extensions.cluster.state import (
     FILE_NAME,
     Part,
@@ -196,12 +203,7 @@ def _check_free(running: RunningCluster, folder: Path, waits: Waits) -> None:
     """
 
     def one(member: Member) -> dict[str, Any]:
-        request = {
-            "do": "status",
-            "folder": kept_in(running.name, member),
-            "names": ["service", "ray"],
-        }
-        return ssh.ask(member, request, waits.ask)
+        return host_state(running, member, ["service", "ray"], waits.ask)
 
     members = running.members
     if (folder / FILE_NAME).exists():
@@ -231,8 +233,7 @@ def _renew(running: RunningCluster, begun: Sequence[Member], waits: Waits) -> No
     """Renew the lease of what was begun, while other hosts are started."""
 
     def one(member: Member) -> None:
-        request = {"do": "status", "folder": kept_in(running.name, member), "names": []}
-        ssh.ask(member, request, waits.ask)
+        host_state(running, member, [], waits.ask)
 
     ssh.each([member for member in running.members if member in begun], one)
 
@@ -303,6 +304,13 @@ def _start_ray(
         nodes = _ray_nodes(running_of(cluster), part, waits.ray)
     except RemoteError as error:
         raise error.failure() from None
+    _check_joined(cluster, engine, nodes)
+
+
+def _check_joined(
+    cluster: Cluster, engine: ClusterEngine, nodes: Sequence[Mapping[str, Any]]
+) -> None:
+    """Raise LaunchError (MACHINE) where Ray has fewer cards than the engine needs."""
     cards = sum(int(node["hpu"]) for node in nodes if node["alive"])
     if cards < cluster.layout.world:
         there = {str(node["address"]) for node in nodes if node["alive"]}
@@ -380,8 +388,8 @@ def status(running: RunningCluster, key: str | None, waits: Waits | None = None)
             names.append("service")
         if running.ray:
             names.append("ray")
-        request = {"do": "status", "folder": kept_in(running.name, member), "names": names}
-        return HostState(member.name, dict(ssh.ask(member, request, waits.ask)["alive"]))
+        alive = host_state(running, member, names, waits.ask)["alive"]
+        return HostState(member.name, dict(alive))
 
     members = running.members
     hosts = tuple(

@@ -129,14 +129,14 @@ def _answers(
 
     Its head itself tests it: its address need not be reachable from here.
     """
-    request = {
-        "do": "status",
-        "folder": kept_in(running.name, engine.head),
-        "names": ["service"],
-        "log": "service",
-        "offset": engine.offset,
-    }
-    found = failures.answer(engine.head, _asked(engine.head, request, waits))
+    answer: dict[str, Any] | RemoteError
+    try:
+        answer = host_state(
+            running, engine.head, ["service"], waits.ask, log="service", offset=engine.offset
+        )
+    except RemoteError as error:
+        answer = error
+    found = failures.answer(engine.head, answer)
     if found is None:
         return False
     engine.offset = int(found["offset"])
@@ -164,8 +164,7 @@ def _check_workers(running: RunningCluster, failures: _QueryFailures, waits: Wai
     members = running.members
 
     def one(member: Member) -> dict[str, Any]:
-        request = {"do": "status", "folder": kept_in(running.name, member), "names": ["ray"]}
-        return ssh.ask(member, request, waits.ask)
+        return host_state(running, member, ["ray"], waits.ask)
 
     for member, answer in zip(members, ssh.each(members, one), strict=True):
         found = failures.answer(member, answer)
@@ -179,11 +178,15 @@ def _check_workers(running: RunningCluster, failures: _QueryFailures, waits: Wai
             )
 
 
-def _asked(member: Member, request: dict[str, Any], waits: Waits) -> dict[str, Any] | RemoteError:
-    try:
-        return ssh.ask(member, request, waits.ask)
-    except RemoteError as error:
-        return error
+def host_state(
+    running: RunningCluster, member: Member, names: Sequence[str], seconds: float, **more: Any
+) -> dict[str, Any]:
+    """Return the state of processes on a host, and renew its lease.
+
+    Raises RemoteError.
+    """
+    request = {"do": "status", "folder": kept_in(running.name, member), "names": names}
+    return ssh.ask(member, {**request, **more}, seconds)
 
 
 def readiness(part: Part, key: str | None, waits: Waits) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
-from gaudi_launch.core.base.optional import mapped
+from gaudi_launch.core.base.fields import OptionRecord, switch, text, value
 from gaudi_launch.core.base.paths import machine_root
 from gaudi_launch.core.engines.registry import ENGINES, assumed_for, detect_engine, find
 from gaudi_launch.core.host.accelerators import product_of
@@ -21,11 +21,14 @@ from gaudi_launch.core.launch.model_setup import Wanted, bring, fetch
 from gaudi_launch.core.launch.report import Reporter
 from gaudi_launch.core.models.config import looks_like_hub_id, name_of
 from gaudi_launch.core.models.hub.local import find_local
+from gaudi_launch.core.planning import parse
 from gaudi_launch.core.planning.known_model import known_model
-from gaudi_launch.core.planning.parse import if_given, number, parse_modules
 from gaudi_launch.core.planning.placement import choose, parse_visible
 from gaudi_launch.core.planning.request import Request
 from gaudi_launch.core.planning.support_answer import check_support
+from gaudi_launch.extensions.fp8 import calibration_run
+from gaudi_launch.extensions.fp8.calibration_run import CalibrationWatcher
+from gaudi_launch.extensions.fp8.phases import CalibrationRequest, Scripts, read_scripts
 
 if TYPE_CHECKING:
     from gaudi_launch.core.engines.detect import Installed
@@ -34,9 +37,6 @@ if TYPE_CHECKING:
     from gaudi_launch.core.models.model import Model
     from gaudi_launch.core.planning.calibration_rules import Calibration
     from gaudi_launch.core.planning.placement import Placement
-    from gaudi_launch.core.services.process.step import StepProgress
-    from gaudi_launch.extensions.fp8.calibration_run import PhaseState
-    from gaudi_launch.extensions.fp8.phases import CalibrationRequest, Scripts
 
 # more cards than one server has need Ray and a shared folder on every host
 _MOST_CARDS = 8
@@ -47,23 +47,51 @@ DATASET = "NeelNanda/pile-10k"
 
 
 @dataclass(frozen=True)
-class CalibrateOptions:
-    """The options of ``fp8 calibrate`` as typed; empty where not given.
+class CalibrateOptions(OptionRecord):
+    """The options of ``fp8 calibrate``."""
 
-    ``again``: calibrate from the beginning.
-    """
-
-    model: str
-    cards: str = ""
-    dataset: str = ""
-    modules: str = ""
-    python: str = ""
-    batch: str = ""
-    samples: str = ""
-    eager: bool = False
-    scripts: Path | None = None
-    trust_remote_code: bool = False
-    again: bool = False
+    cards: int | None = value(
+        "-n",
+        "--cards",
+        metavar="N",
+        help="Number of cards, the same as for serving.",
+        read=parse.number,
+    )
+    dataset: str = text(
+        "--dataset",
+        metavar="TEXT",
+        help=f"A .pkl file, a folder, or a hub's data set (default: {DATASET}).",
+    )
+    modules: tuple[int, ...] | None = value(
+        "-m",
+        "--modules",
+        metavar="LIST",
+        help="Module IDs to use, e.g. 0,1,2,3.",
+        read=parse.module_ranges,
+    )
+    python: str | None = value("--python", metavar="PATH", help="The engine's interpreter.")
+    batch: int | None = value(
+        "--batch",
+        metavar="N",
+        help="Prompts per batch (default: 1; of a .pkl file: 32).",
+        read=parse.number,
+    )
+    samples: int | None = value(
+        "--samples", metavar="N", help="Total number of prompts.", read=parse.number
+    )
+    eager: bool = switch("--eager", help="Run without graphs (slower, less memory).")
+    scripts: str | None = value(
+        "--scripts",
+        metavar="DIR",
+        help="The calibration folder of vllm-hpu-extension or vllm-gaudi.",
+    )
+    trust_remote_code: bool = switch(
+        "--trust-remote-code", help="Allow Python code from the model folder."
+    )
+    again: bool = switch(
+        "--force",
+        help="Calibrate again from the beginning, and a model that the engine's lists lack.",
+    )
 
 
 @dataclass(frozen=True)
@@ -78,42 +106,33 @@ class CalibrationResult:
     serve_with: str
 
 
-class CalibrationReporter(Reporter, Protocol):
+class CalibrationReporter(Reporter, CalibrationWatcher, Protocol):
     """Receives the events of a calibration, in addition to downloads and conversions."""
 
-    def phase(self, name: str, state: PhaseState, number: int, count: int) -> None:
-        """Receive that a phase begins, is skipped or is done."""
 
-    def progress(self, progress: StepProgress) -> None:
-        """Receive the progress of the running phase."""
-
-
-def calibrate(options: CalibrateOptions, reporter: CalibrationReporter) -> CalibrationResult:
+def calibrate(
+    model: str, options: CalibrateOptions, reporter: CalibrationReporter
+) -> CalibrationResult:
     """Calibrate a model, or continue where an earlier run stopped.
 
     Raises LaunchError before anything is fetched or started where that is possible.
     """
     from gaudi_launch.core.services.state.reservation import claim
-    from gaudi_launch.extensions.fp8 import calibration_run
-    from gaudi_launch.extensions.fp8.phases import CalibrationRequest, read_scripts
 
-    def planned_for() -> str:
-        model = known_model(options.model, must_exist=False)
-        return assumed_for(model, lambda: product_of(load(None)))
-
-    modules, cards = _cards(options)
-    batch = if_given(number, "--batch", options.batch)
-    samples = if_given(number, "--samples", options.samples)
-    installed = detect_engine(options.python or None, first=planned_for)
+    cards = _cards(options)
+    installed = detect_engine(
+        options.python,
+        first=lambda: assumed_for(
+            known_model(model, must_exist=False), lambda: product_of(load(None))
+        ),
+    )
     calibration = _calibration(installed)
-    facts: dict[str, str] = {}
-    if installed is not None:
-        facts = dict(installed.facts)
-    folder = options.scripts
-    if folder is None:
-        folder = calibration.scripts_of(facts)
+    if options.scripts is not None:
+        folder = Path(options.scripts)
+    else:
+        folder = calibration.scripts_of(dict(installed.facts) if installed is not None else {})
     scripts = read_scripts(folder, calibration)
-    known = _known(options.model, options.trust_remote_code)
+    known = _known(model, options.trust_remote_code)
     supported = find("auto", installed).support(known, variables=os.environ)
     for warning in check_support(supported, force=options.again):
         reporter.say(warning.render())
@@ -121,24 +140,31 @@ def calibrate(options: CalibrateOptions, reporter: CalibrationReporter) -> Calib
     visible = parse_visible(os.environ.get("HABANA_VISIBLE_MODULES"))
 
     def place(host: Host) -> Placement:
-        return choose(host, cards, modules, visible)
+        return choose(host, cards, options.modules, visible)
 
     # refuse impossible options before hours of fetching
     host = load(None)
     place(host)
     if calibration.one_step:
-        weights = _converted(options, cards, host, installed, reporter)
+        request = Request(
+            model,
+            cards=cards,
+            engine=installed.engine if installed is not None else "auto",
+            trust_remote_code=options.trust_remote_code,
+        )
+        weights = _converted(request, host, installed, reporter)
     else:
-        weights = _fetched(options, reporter)
+        weights = _fetched(model, options.trust_remote_code, reporter)
         dataset = _fetched_dataset(dataset, reporter)
-    request = CalibrationRequest(
+    usual = _PICKLE_BATCH if dataset.endswith(".pkl") else 1
+    asked = CalibrationRequest(
         model=weights,
-        name=name_of(options.model),
+        name=name_of(model),
         cards=cards,
         generation=generation_of(host),
         dataset=dataset,
-        batch=batch or _default_batch(dataset),
-        samples=samples,
+        batch=options.batch or usual,
+        samples=options.samples,
         experts=bool(known.moe),
         eager=options.eager,
     )
@@ -146,30 +172,19 @@ def calibrate(options: CalibrateOptions, reporter: CalibrationReporter) -> Calib
     with claim(lambda: load(None), place, machine_root()) as (placement, _):
         env = {"HABANA_VISIBLE_MODULES": ",".join(map(str, placement.modules))}
         tools = calibration_run.CalibrationTools(scripts, calibration, python, env)
-        found = calibration_run.calibrate(request, tools, reporter, again=options.again)
-    return CalibrationResult(found, request, calibration.serve_with)
+        found = calibration_run.calibrate(asked, tools, reporter, again=options.again)
+    return CalibrationResult(found, asked, calibration.serve_with)
 
 
-def _default_batch(dataset: str) -> int:
-    """Return the prompts per batch for a data set."""
-    if dataset.endswith(".pkl"):
-        return _PICKLE_BATCH
-    return 1
-
-
-def _cards(options: CalibrateOptions) -> tuple[tuple[int, ...] | None, int]:
-    """Return the modules where they are given, and the cards.
-
-    Raises LaunchError (USAGE).
-    """
-    modules = mapped(parse_modules, options.modules or None)
-    cards = if_given(number, "-n", options.cards) or len(modules or (0,))
+def _cards(options: CalibrateOptions) -> int:
+    """Return the number of cards. Raises LaunchError (USAGE)."""
+    cards = options.cards or len(options.modules or (0,))
     if cards > _MOST_CARDS:
         home = "https://github.com/vllm-project/vllm-gaudi"
         raise LaunchError(
             "calibrate.many_cards", ExitCode.USAGE, cards=cards, most=_MOST_CARDS, home=home
         )
-    return modules, cards
+    return cards
 
 
 def _calibration(installed: Installed | None) -> Calibration:
@@ -188,7 +203,7 @@ def _calibration(installed: Installed | None) -> Calibration:
     return calibration
 
 
-def _known(model: str, code: bool) -> Model:
+def _known(model: str, code: bool | None) -> Model:
     """Return the model's facts.
 
     Raises LaunchError (MODEL) where its own code would run without consent.
@@ -200,9 +215,8 @@ def _known(model: str, code: bool) -> Model:
     return known
 
 
-def _fetched(options: CalibrateOptions, reporter: Reporter) -> str:
+def _fetched(model: str, code: bool, reporter: Reporter) -> str:
     """Return the folder of the weights, fetched where it is a hub id without one."""
-    model, code = options.model, options.trust_remote_code
     if not looks_like_hub_id(model):
         return str(Path(model).expanduser().absolute())
     folder = find_local(model, code=code) or fetch(Wanted(model, code=code), reporter).folder
@@ -211,52 +225,38 @@ def _fetched(options: CalibrateOptions, reporter: Reporter) -> str:
 
 
 def _converted(
-    options: CalibrateOptions,
-    cards: int,
-    host: Host,
-    installed: Installed | None,
-    reporter: Reporter,
+    request: Request, host: Host, installed: Installed | None, reporter: Reporter
 ) -> str:
     """Return the folder that serve gives this engine.
 
     It is fetched, and converted where its cards need that.
     """
-    model, code = options.model, options.trust_remote_code
-    name = installed.engine if installed is not None else "auto"
-    request = Request(model, cards=cards, engine=name, trust_remote_code=code)
     engine = find("auto", installed)
     bring(request, look(request, host, engine, installed), reporter)
     final = look(request, host, engine, installed).facts.final
-    folder = str((final or Path(model).expanduser()).absolute())
-    _known(folder, code)
+    folder = str((final or Path(request.model).expanduser()).absolute())
+    _known(folder, request.trust_remote_code)
     return folder
 
 
 def _dataset_of(options: CalibrateOptions, calibration: Calibration, scripts: Scripts) -> str:
-    """Return the data set.
-
-    Raises LaunchError (USAGE) for options that scripts with a fixed one do not have.
-    """
-    if not calibration.one_step:
-        return _dataset(options.dataset, scripts)
-    for option, value in (("--dataset", options.dataset), ("--batch", options.batch)):
-        if value:
-            engine = calibration.release
-            raise LaunchError(
-                "calibrate.fixed", ExitCode.USAGE, option=option, engine=engine, dataset=DATASET
-            )
-    return DATASET
-
-
-def _dataset(dataset: str, scripts: Scripts) -> str:
     """Return the data set as a path or a hub id.
 
-    Raises LaunchError (USAGE) for anything else.
+    Raises LaunchError (USAGE) for anything else, and for options that scripts with a fixed one do
+    not have.
     """
-    chosen = dataset
-    if not chosen and scripts.reads_any_dataset:
-        chosen = DATASET
-    if not scripts.reads_any_dataset and not chosen.endswith(".pkl"):
+    chosen = options.dataset
+    if calibration.one_step:
+        for option, given in (("--dataset", chosen), ("--batch", options.batch)):
+            if given:
+                engine = calibration.release
+                raise LaunchError(
+                    "calibrate.fixed", ExitCode.USAGE, option=option, engine=engine, dataset=DATASET
+                )
+        return DATASET
+    if scripts.reads_any_dataset:
+        chosen = chosen or DATASET
+    elif not chosen.endswith(".pkl"):
         raise LaunchError(
             "calibrate.dataset_pkl", ExitCode.USAGE, found=chosen or "-", path=scripts.folder
         )

@@ -10,13 +10,13 @@ import typer
 
 from gaudi_launch.cli.command_app import JSON, CommandApp
 from gaudi_launch.cli.console import emit_json
-from gaudi_launch.cli.record_options import ModelCommand
+from gaudi_launch.cli.record_options import ModelCommand, record
 from gaudi_launch.cli.short_page import ShortPage, next_line
 from gaudi_launch.cli.terminal import Terminal
 from gaudi_launch.core.base.messages import text
 from gaudi_launch.core.launch import model_setup
 from gaudi_launch.extensions.fp8 import case as use_case
-from gaudi_launch.extensions.fp8.case import DATASET
+from gaudi_launch.extensions.fp8.case import CalibrateOptions
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 app = CommandApp(
     no_args_is_help=True, help="Convert an fp8 checkpoint for Gaudi2; calibrate a model."
 )
+
+_Calibrate = record(CalibrateOptions())
 
 
 @app.command(cls=ModelCommand)
@@ -55,35 +57,7 @@ def convert(
 @app.command(cls=ModelCommand)
 def calibrate(
     model: str = typer.Argument(..., metavar="MODEL", help="A folder or a hub ID."),
-    cards: str = typer.Option(
-        "", "-n", "--cards", metavar="N", help="Number of cards, the same as for serving."
-    ),
-    dataset: str = typer.Option(
-        "", "--dataset", help=f"A .pkl file, a folder, or a hub's data set (default: {DATASET})."
-    ),
-    modules: str = typer.Option(
-        "", "-m", "--modules", metavar="LIST", help="Module IDs to use, e.g. 0,1,2,3."
-    ),
-    python: str = typer.Option("", "--python", metavar="PATH", help="The engine's interpreter."),
-    batch: str = typer.Option(
-        "", "--batch", metavar="N", help="Prompts per batch (default: 1; of a .pkl file: 32)."
-    ),
-    samples: str = typer.Option("", "--samples", metavar="N", help="Total number of prompts."),
-    eager: bool = typer.Option(False, "--eager", help="Run without graphs (slower, less memory)."),
-    scripts: Path | None = typer.Option(
-        None,
-        "--scripts",
-        metavar="DIR",
-        help="The calibration folder of vllm-hpu-extension or vllm-gaudi.",
-    ),
-    code: bool = typer.Option(
-        False, "--trust-remote-code", help="Allow Python code from the model folder."
-    ),
-    again: bool = typer.Option(
-        False,
-        "--force",
-        help="Calibrate again from the beginning, and a model that the engine's lists lack.",
-    ),
+    options: CalibrateOptions = _Calibrate,
     as_json: bool = JSON,
 ) -> None:
     """Calibrate a model for -d fp8, on the number of cards that will serve it.
@@ -92,10 +66,7 @@ def calibrate(
     """
     from gaudi_launch.extensions.fp8.view import CalibrationTerminal, show, to_json
 
-    options = use_case.CalibrateOptions(
-        model, cards, dataset, modules, python, batch, samples, eager, scripts, code, again
-    )
-    result = use_case.calibrate(options, CalibrationTerminal())
+    result = use_case.calibrate(model, options, CalibrationTerminal())
     if as_json:
         emit_json(to_json(result))
     else:

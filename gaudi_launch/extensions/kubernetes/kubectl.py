@@ -10,13 +10,15 @@ import re
 import shutil
 import signal
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from gaudi_launch.core.base import interrupt
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.core.base.fields import text
 from gaudi_launch.core.base.reader import parse_json
 
 PROGRAM = "kubectl"
@@ -25,43 +27,29 @@ _IN_CLUSTER = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
 # messages of kubectl 1.20 to 1.32 and their meanings; the first match counts
 _NO_KIND = re.compile(r"the server doesn't have a resource type|no matches for kind", re.IGNORECASE)
 _MEANINGS = (
+    (r"context .* does not exist|no context exists|context was not found", "kube.context"),
+    (r"error loading config file", "kube.bad_file"),
     (
-        re.compile(
-            r"context .* does not exist|no context exists|context was not found", re.IGNORECASE
-        ),
-        "kube.context",
-        ExitCode.USAGE,
-    ),
-    (re.compile(r"error loading config file", re.IGNORECASE), "kube.bad_file", ExitCode.USAGE),
-    (
-        re.compile(
-            r"localhost:8080|no configuration has been provided|invalid configuration",
-            re.IGNORECASE,
-        ),
+        r"localhost:8080|no configuration has been provided|invalid configuration",
         "kube.no_config",
-        ExitCode.MACHINE,
     ),
     (
-        re.compile(
-            (
-                r"unauthorized|must be logged in|forbidden|certificate|"
-                r"executable .* not found|getting credentials"
-            ),
-            re.IGNORECASE,
-        ),
+        r"unauthorized|must be logged in|forbidden|certificate|executable .* not found"
+        r"|getting credentials",
         "kube.forbidden",
-        ExitCode.FAILED,
     ),
     (
-        re.compile(
-            r"unable to connect|connection refused|i/o timeout|no such host|was refused|handshake"
-            r"|deadline exceeded|context canceled",
-            re.IGNORECASE,
-        ),
+        r"unable to connect|connection refused|i/o timeout|no such host|was refused|handshake"
+        r"|deadline exceeded|context canceled",
         "kube.unreachable",
-        ExitCode.FAILED,
     ),
 )
+# of the others: FAILED
+_CODES = {
+    "kube.context": ExitCode.USAGE,
+    "kube.bad_file": ExitCode.USAGE,
+    "kube.no_config": ExitCode.MACHINE,
+}
 
 
 @dataclass(frozen=True)
@@ -71,9 +59,11 @@ class Kubectl:
     Empty texts leave the choice to its configuration.
     """
 
-    namespace: str = ""
-    kubeconfig: str = ""
-    context: str = ""
+    namespace: str = text(
+        "-N", "--namespace", metavar="NAME", help="Namespace (default: that of kubectl)."
+    )
+    kubeconfig: str = text("--kubeconfig", metavar="FILE", help="kubectl's configuration.")
+    context: str = text("--context", metavar="NAME", help="Context in that configuration.")
     program: str = PROGRAM
     seconds: float = _SECONDS
 
@@ -97,14 +87,11 @@ class Kubectl:
         """
         command = self.words(*words, "-o", "json", f"--request-timeout={self.seconds:.0f}s")
         try:
-            done = interrupt.run(command, seconds=self.seconds + 5)
+            with _found():
+                done = interrupt.run(command, seconds=self.seconds + 5)
         except subprocess.TimeoutExpired:
             raise LaunchError(
                 "kube.unreachable", ExitCode.FAILED, why=f"{self.seconds:.0f} s"
-            ) from None
-        except OSError as error:
-            raise LaunchError(
-                "kube.no_kubectl", ExitCode.MACHINE, why=error.strerror or ""
             ) from None
         if done.returncode:
             said = _words_of(done.stderr, done.returncode)
@@ -124,17 +111,22 @@ class Kubectl:
 
         Raises LaunchError (FAILED).
         """
-        command = self.words(*words)
-        try:
-            done = interrupt.run(command, streams=interrupt.Streams(output=None))
-        except OSError as error:
-            raise LaunchError(
-                "kube.no_kubectl", ExitCode.MACHINE, why=error.strerror or ""
-            ) from None
+        with _found():
+            done = interrupt.run(self.words(*words), streams=interrupt.Streams(output=None))
         # a reader that closed the pipe (| head) is not a failure
         ended_well = done.returncode in (0, -signal.SIGPIPE)
         if not ended_well and "broken pipe" not in done.stderr:
             raise failure(_words_of(done.stderr, done.returncode))
+
+
+@contextmanager
+def _found() -> Iterator[None]:
+    """Raise LaunchError (MACHINE) where the program cannot be run."""
+    try:
+        yield
+    except OSError as error:
+        why = error.strerror or ""
+        raise LaunchError("kube.no_kubectl", ExitCode.MACHINE, why=why) from None
 
 
 def _words_of(said: str, code: int) -> str:
@@ -145,9 +137,9 @@ def _words_of(said: str, code: int) -> str:
 def failure(said: str) -> LaunchError:
     """Return the meaning of kubectl's message for a user."""
     last = next((line.strip() for line in reversed(said.splitlines()) if line.strip()), "-")
-    for pattern, id, code in _MEANINGS:
-        if pattern.search(said):
-            return LaunchError(id, code, why=last)
+    for pattern, id in _MEANINGS:
+        if re.search(pattern, said, re.IGNORECASE):
+            return LaunchError(id, _CODES.get(id, ExitCode.FAILED), why=last)
     return LaunchError("kube.failed", ExitCode.FAILED, why=last)
 
 

@@ -6,7 +6,7 @@ Pure: JSON in, records out.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any
@@ -225,6 +225,13 @@ def _phase(item: Mapping[str, Any], now: datetime) -> tuple[str, Message | None]
             return "failed", failure
     if any(_at(status, "state", "running") for status in first):
         return "preparing", message("kube.copying")
+    return _starting(item, containers, now)
+
+
+def _starting(
+    item: Mapping[str, Any], containers: Sequence[Any], now: datetime
+) -> tuple[str, Message | None]:
+    """Return the phase of a pod whose containers are created or run."""
     for status in containers:
         since = _at(status, "state", "running", "startedAt")
         if since and _at(status, "ready") is not True:

@@ -219,29 +219,38 @@ def _with_variables(start: StartCommand) -> None:
 def _converted(start: StartCommand, moved_to: str | None = None) -> ConvertedStart:
     _with_variables(start)
     engine, arguments, unread = _engine_of(start, moved_to)
-    named = [each for each in arguments if each.positional or each.name in _MODEL]
-    others = [each for each in arguments if each not in named]
-    passed = [each for each in others if "$" not in (each.text or "")]
     unread = [*start.unread, *unread]
-    unread += [shlex.join(each.words) for each in others if each not in passed]
-    passed = [each for each in passed if each.name != "--sharded"]
-    model = start.path(named[0].value or named[0].name) if named else ""
-    if not model or "$" in model:
-        found = shlex.join(start.words)[:200] or start.image
-        raise LaunchError("migrate.model", ExitCode.USAGE, found=found)
-    request = _requested(start, engine, model, passed)
+    named, passed = [], []
+    for each in arguments:
+        if each.positional or each.name in _MODEL:
+            named.append(each)
+        elif "$" in (each.text or ""):
+            unread.append(shlex.join(each.words))
+        elif each.name != "--sharded":
+            passed.append(each)
+    request = _requested(start, engine, _model_of(start, named), passed)
     hidden = _hidden(request, start.variables)
-    parts = (
+    notes = []
+    for id, names in (
         ("migrate.secrets", hidden),
         ("migrate.container", start.container),
         ("migrate.unread", unread),
-    )
-    listed = [(id, redact_text(", ".join(names))) for id, names in parts]
-    notes = [message(id, names=names) for id, names in listed if names]
+    ):
+        if names:
+            notes.append(message(id, names=redact_text(", ".join(names))))
     shown = {name: value for name, value in start.variables.items() if name not in hidden}
     secret = secrets_in(arguments)
     stated = [each for each in (*named, *passed) if not each.option.secret and each not in secret]
     return ConvertedStart(request, tuple(stated), shown, tuple(notes))
+
+
+def _model_of(start: StartCommand, named: Sequence[Argument]) -> str:
+    """Return the model that a command names. Raises LaunchError (USAGE) without one."""
+    model = start.path(named[0].value or named[0].name) if named else ""
+    if not model or "$" in model:
+        found = shlex.join(start.words)[:200] or start.image
+        raise LaunchError("migrate.model", ExitCode.USAGE, found=found)
+    return model
 
 
 def _requested(start: StartCommand, engine: str, model: str, passed: Sequence[Argument]) -> Request:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import platform
 import shutil
-import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,7 +27,12 @@ from gaudi_launch.core.models.folder_lock import hold
 from gaudi_launch.core.models.hub.file_choice import Fetched, write_record
 from gaudi_launch.core.recipes import ship
 from gaudi_launch.extensions.offline import pack_archive, pack_manifest
-from gaudi_launch.extensions.offline.pack import copy, model_files, place_measurements
+from gaudi_launch.extensions.offline.pack import (
+    copy,
+    model_files,
+    place_measurements,
+    python_version,
+)
 from gaudi_launch.extensions.offline.pack_manifest import Manifest
 
 if TYPE_CHECKING:
@@ -96,7 +100,7 @@ def install(
     reporter.say(text("offline.verifying", size=f"{manifest.size / 1e9:.1f}"))
     try:
         if pack_archive.is_archive(pack):
-            manifest = pack_archive.verify(pack, lambda count: None)
+            manifest = pack_archive.verify(pack)
         else:
             pack_manifest.verify(pack, manifest)
         base = _check_host(manifest, python)
@@ -125,23 +129,19 @@ def _check_host(manifest: Manifest, python: str | None) -> str:
         python = base_python()
     python = python or shutil.which("python3") or "python3"
     if manifest.engine.wheels:
-        _check_python(python, manifest.target.python)
+        wanted = manifest.target.python
+        found, why = python_version(python)
+        if found != wanted:
+            raise LaunchError(
+                "offline.python_other",
+                ExitCode.MACHINE,
+                python=python,
+                found=found or why,
+                wanted=wanted,
+            )
     if manifest.engine.image_file.endswith(".tar") and shutil.which("docker") is None:
         raise LaunchError("offline.no_docker", ExitCode.MACHINE, image=manifest.engine.image)
     return python
-
-
-def _check_python(python: str, wanted: str) -> None:
-    code = "import sys; print('%d.%d' % sys.version_info[:2])"
-    try:
-        done = interrupt.run([python, "-c", code], seconds=60)
-        found = done.stdout.strip() or f"exit status {done.returncode}"
-    except (OSError, subprocess.TimeoutExpired) as error:
-        found = getattr(error, "strerror", None) or str(error)
-    if found != wanted:
-        raise LaunchError(
-            "offline.python_other", ExitCode.MACHINE, python=python, found=found, wanted=wanted
-        )
 
 
 def _check_model(manifest: Manifest) -> None:
@@ -188,7 +188,7 @@ def _unpacked(pack: Path) -> Path:
     if not pack_archive.is_archive(pack):
         return pack.absolute()
     folder = _copies() / "pack"
-    pack_archive.unpack(pack, folder, lambda count: None)
+    pack_archive.unpack(pack, folder)
     return folder
 
 

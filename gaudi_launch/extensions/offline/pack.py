@@ -159,7 +159,10 @@ def _checked(options: PackOptions) -> _Order:
         platforms(options.platform)
     model, source = _model(options, engine)
     machine = options.platform.partition("_2_")[2].partition("_")[2] or platform.machine()
-    target = PackTarget(_version_of(python), machine, options.platform)
+    version, why = python_version(python)
+    if why:
+        raise LaunchError("offline.python", ExitCode.MACHINE, python=python, why=why)
+    target = PackTarget(version, machine, options.platform)
     order = _Order(options, engine, code, model, source, target, python, _recipes(options))
     _check_stage(order)
     return order
@@ -212,15 +215,15 @@ def _python(options: PackOptions, engine: PackEngine) -> str:
     return shutil.which("python3") or sys.executable
 
 
-def _version_of(python: str) -> str:
+def python_version(python: str) -> tuple[str, str]:
+    """Return the version of an interpreter as "3.11", or "" and why it gives none."""
     try:
         done = interrupt.run([python, "-c", _VERSION], seconds=60)
-        why = f"exit status {done.returncode}"
-        if done.returncode == 0:
-            return done.stdout.strip()
     except (OSError, subprocess.TimeoutExpired) as error:
-        why = getattr(error, "strerror", None) or str(error)
-    raise LaunchError("offline.python", ExitCode.MACHINE, python=python, why=why)
+        return "", getattr(error, "strerror", None) or str(error)
+    if done.returncode:
+        return "", f"exit status {done.returncode}"
+    return done.stdout.strip(), ""
 
 
 def _model(options: PackOptions, engine: PackEngine) -> tuple[PackModel, Path | None]:
@@ -511,7 +514,7 @@ def _finish(order: _Order, reporter: Reporter) -> tuple[Path, Manifest]:
     pack_manifest.write(stage, manifest)
     if order.is_archive:
         reporter.say(text("offline.writing", path=str(output)))
-        pack_archive.write(stage, output, manifest, lambda count: None)
+        pack_archive.write(stage, output, manifest)
         shutil.rmtree(stage)
         return output, manifest
     for name in own:

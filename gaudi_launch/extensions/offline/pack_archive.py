@@ -5,8 +5,8 @@ Wheels, weights and recipes are compressed already.
 
 from __future__ import annotations
 
-import hashlib
 import logging
+import shutil
 import tarfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,13 +14,7 @@ from pathlib import Path
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.extensions.offline import pack_manifest
-from gaudi_launch.extensions.offline.pack_manifest import (
-    MOST_BYTES,
-    NAME,
-    Manifest,
-    PackFile,
-    Progress,
-)
+from gaudi_launch.extensions.offline.pack_manifest import MOST_BYTES, NAME, Manifest, PackFile
 
 _log = logging.getLogger(__name__)
 
@@ -32,25 +26,20 @@ def is_archive(pack: Path) -> bool:
     return pack.is_file()
 
 
-def write(folder: Path, target: Path, manifest: Manifest, progress: Progress) -> None:
+def write(folder: Path, target: Path, manifest: Manifest) -> None:
     """Write a folder's pack to a file, which appears atomically. Raises OSError."""
     part = target.with_name(f".{target.name}.new")
     try:
         with tarfile.open(part, "w", format=tarfile.PAX_FORMAT) as tar:
             for name in (NAME, *(file.path for file in manifest.files)):
-                _add(tar, folder / name, name)
-                progress((folder / name).stat().st_size)
+                # without the names of users and groups of this machine
+                info = tarfile.TarInfo(name)
+                info.size, info.mode = (folder / name).stat().st_size, 0o644
+                with (folder / name).open("rb") as file:
+                    tar.addfile(info, file)
         part.replace(target)
     finally:
         part.unlink(missing_ok=True)
-
-
-def _add(tar: tarfile.TarFile, path: Path, name: str) -> None:
-    # without the names of users and groups of this machine
-    info = tarfile.TarInfo(name)
-    info.size, info.mode = path.stat().st_size, 0o644
-    with path.open("rb") as file:
-        tar.addfile(info, file)
 
 
 def read_manifest(pack: Path) -> Manifest:
@@ -59,7 +48,7 @@ def read_manifest(pack: Path) -> Manifest:
         return _first(tar, pack)
 
 
-def verify(pack: Path, progress: Progress) -> Manifest:
+def verify(pack: Path) -> Manifest:
     """Compare every file of an archive with its list; return the list.
 
     Nothing is written. Raises LaunchError.
@@ -74,7 +63,10 @@ def verify(pack: Path, progress: Progress) -> Manifest:
                 is_plain = member.isreg() and not member.issparse()
                 if member.name not in wanted or not is_plain or member.name in here:
                     raise pack_manifest.additional(str(pack), [repr(member.name)])
-                if _as_listed(tar, member, progress) != wanted[member.name]:
+                content = tar.extractfile(member)
+                assert content is not None, "a regular file"
+                found = PackFile(member.name, member.size, pack_manifest.digest_of(content))
+                if found != wanted[member.name]:
                     raise pack_manifest.damaged(str(pack), member.name)
                 here.add(member.name)
         except (tarfile.TarError, EOFError) as error:
@@ -84,18 +76,7 @@ def verify(pack: Path, progress: Progress) -> Manifest:
     return manifest
 
 
-def _as_listed(tar: tarfile.TarFile, member: tarfile.TarInfo, progress: Progress) -> PackFile:
-    """Return what the list has of a regular file. Raises TarError."""
-    content = tar.extractfile(member)
-    assert content is not None, "a regular file"
-    running = hashlib.sha256()
-    while block := content.read(_BLOCK):
-        running.update(block)
-        progress(len(block))
-    return PackFile(member.name, member.size, running.hexdigest())
-
-
-def unpack(pack: Path, target: Path, progress: Progress) -> None:
+def unpack(pack: Path, target: Path) -> None:
     """Unpack a verified archive into a new folder. Raises LaunchError, OSError."""
     with _opened(pack) as tar:
         manifest = _first(tar, pack)
@@ -107,9 +88,7 @@ def unpack(pack: Path, target: Path, progress: Progress) -> None:
             path = target / member.name
             path.parent.mkdir(parents=True, exist_ok=True)
             with path.open("xb") as file:
-                while block := content.read(_BLOCK):
-                    file.write(block)
-                    progress(len(block))
+                shutil.copyfileobj(content, file, _BLOCK)
 
 
 def _first(tar: tarfile.TarFile, pack: Path) -> Manifest:

@@ -10,10 +10,10 @@ import hashlib
 import json
 import logging
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import IO, Any
 
 from gaudi_launch.core.base import codec
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
@@ -26,9 +26,6 @@ KIND = "gaudi-launch offline pack"
 SCHEMA = 1
 MOST_BYTES = 64 << 20
 _BLOCK = 1 << 20
-
-# bytes that were read more
-Progress = Callable[[int], None]
 
 
 @dataclass(frozen=True)
@@ -165,16 +162,15 @@ def write(pack: Path, manifest: Manifest) -> None:
     new.replace(pack / NAME)
 
 
-def listed(pack: Path, progress: Progress = lambda count: None) -> tuple[PackFile, ...]:
+def listed(pack: Path) -> tuple[PackFile, ...]:
     """Return every file below a folder but the list itself, by path. Raises OSError."""
     found = [
-        PackFile(relative, path.stat().st_size, sha256_of(path, progress))
-        for path, relative in _files(pack)
+        PackFile(relative, path.stat().st_size, sha256_of(path)) for path, relative in _files(pack)
     ]
     return tuple(sorted(found, key=lambda file: file.path))
 
 
-def verify(pack: Path, manifest: Manifest, progress: Progress = lambda count: None) -> None:
+def verify(pack: Path, manifest: Manifest) -> None:
     """Compare every file of a folder with the list.
 
     Raises LaunchError (FAILED) for the first file that is missing, additional or damaged.
@@ -183,9 +179,8 @@ def verify(pack: Path, manifest: Manifest, progress: Progress = lambda count: No
     check_names(str(pack), manifest, set(here))
     for file in manifest.files:
         path = here[file.path]
-        if path.is_symlink() or path.stat().st_size != file.size:
-            raise damaged(str(pack), file.path)
-        if sha256_of(path, progress) != file.sha256:
+        is_whole = not path.is_symlink() and path.stat().st_size == file.size
+        if not is_whole or sha256_of(path) != file.sha256:
             raise damaged(str(pack), file.path)
 
 
@@ -213,13 +208,17 @@ def damaged(pack: str, name: str) -> LaunchError:
     return LaunchError("offline.damaged", ExitCode.FAILED, path=pack, name=name)
 
 
-def sha256_of(path: Path, progress: Progress = lambda count: None) -> str:
+def sha256_of(path: Path) -> str:
     """Return the SHA-256 of a file. Raises OSError."""
-    running = hashlib.sha256()
     with path.open("rb") as file:
-        while block := file.read(_BLOCK):
-            running.update(block)
-            progress(len(block))
+        return digest_of(file)
+
+
+def digest_of(content: IO[bytes]) -> str:
+    """Return the SHA-256 of what is read from a file. Raises OSError."""
+    running = hashlib.sha256()
+    while block := content.read(_BLOCK):
+        running.update(block)
     return running.hexdigest()
 
 

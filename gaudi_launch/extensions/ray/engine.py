@@ -188,12 +188,7 @@ class RayServe(Engine):
         most, count = _most(request), self.cards(request) or 1
         visible = parse_visible(request.environment.get(VISIBLE))
         if request.modules is not None:
-            if len(request.modules) != most * count:
-                modules = ",".join(map(str, request.modules))
-                raise LaunchError(
-                    "ray.modules", ExitCode.USAGE, modules=modules, replicas=most, cards=count
-                )
-            asked = [request.modules[at * count : (at + 1) * count] for at in range(most)]
+            asked = _parts(request.modules, most, count)
             return _join([choose(host, count, each, visible) for each in asked])
         allowed = [m for m in host.free_modules if visible is None or m in visible]
         if most * count > len(allowed) or most == 1:
@@ -376,6 +371,14 @@ def _without_own_ray(plan: Plan, request: Request) -> Plan:
 
 def _most(request: Request) -> int:
     return (request.replicas or (1, 1))[1]
+
+
+def _parts(modules: tuple[int, ...], most: int, count: int) -> list[tuple[int, ...]]:
+    """Return the given modules of each replica. Raises LaunchError (USAGE)."""
+    if len(modules) != most * count:
+        shown = ",".join(map(str, modules))
+        raise LaunchError("ray.modules", ExitCode.USAGE, modules=shown, replicas=most, cards=count)
+    return [modules[at * count : (at + 1) * count] for at in range(most)]
 
 
 def _join(sets: Sequence[Placement]) -> Placement:

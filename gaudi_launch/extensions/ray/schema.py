@@ -13,6 +13,7 @@ from typing import Any
 
 from gaudi_launch.core.base.json_values import array, mapping
 from gaudi_launch.core.base.messages import Message, message
+from gaudi_launch.core.base.reader import beside
 from gaudi_launch.core.engines.support import newest
 from gaudi_launch.core.engines.user_options import keyword_words, option_faults
 from gaudi_launch.core.planning.engine_args import engine_args
@@ -25,93 +26,19 @@ _NUMBER = (int, float)
 _APPLICATION = "applications[]"
 _DEPLOYMENT = "applications[].deployments[]"
 
-# the names of each object's keys by its place and their types; None accepts anything
-_KEYS: Mapping[str, Mapping[tuple[type, ...] | None, tuple[str, ...]]] = {
-    "": {
-        (str,): ("proxy_location",),
-        (dict,): (
-            "http_options", "grpc_options", "controller_options", "logging_config",
-            "tracing_config",
-        ),
-        (list,): ("applications",),
-        _NUMBER: ("target_capacity",),
-    },
-    "http_options": {
-        (str,): (
-            "host", "root_path", "ssl_keyfile", "ssl_certfile", "ssl_keyfile_password",
-            "ssl_ca_certs",
-        ),
-        (int,): ("port", "keep_alive_timeout_s"),
-        _NUMBER: ("request_timeout_s",),
-    },
-    "logging_config": {
-        (str,): ("encoding", "logs_dir"),
-        (str, int): ("log_level",),
-        (bool,): ("enable_access_log",),
-        (list,): ("additional_log_standard_attrs",),
-    },
-    _APPLICATION: {
-        (str,): ("name", "route_prefix", "import_path", "host"),
-        (dict,): ("runtime_env", "autoscaling_policy", "args", "logging_config"),
-        (int,): ("port",),
-        (list,): ("deployments",),
-        (bool,): ("external_scaler_enabled",),
-    },
-    _DEPLOYMENT: {
-        (str,): ("name", "placement_group_strategy"),
-        (int, str): ("num_replicas",),
-        (int,): ("max_ongoing_requests", "max_queued_requests", "max_replicas_per_node"),
-        (dict,): (
-            "backpressure_config", "autoscaling_config", "ray_actor_options", "logging_config",
-            "request_router_config", "gang_scheduling_config",
-        ),
-        None: ("user_config",),
-        _NUMBER: (
-            "graceful_shutdown_wait_loop_s", "graceful_shutdown_timeout_s", "health_check_period_s",
-            "health_check_timeout_s", "rolling_update_percentage", "max_surge_percent",
-        ),
-        (list,): (
-            "placement_group_bundles", "placement_group_bundle_label_selector", "deployment_actors",
-        ),
-    },
-    f"{_DEPLOYMENT}.ray_actor_options": {
-        (dict,): ("runtime_env", "resources", "label_selector"),
-        _NUMBER: ("num_cpus", "num_gpus", "memory"),
-        (str,): ("accelerator_type",),
-        (list,): ("fallback_strategy",),
-    },
-    f"{_DEPLOYMENT}.autoscaling_config": {
-        (int,): ("min_replicas", "initial_replicas", "max_replicas"),
-        _NUMBER: (
-            "target_ongoing_requests", "metrics_interval_s", "look_back_period_s",
-            "smoothing_factor", "upscale_smoothing_factor", "downscale_smoothing_factor",
-            "upscaling_factor", "downscaling_factor", "downscale_delay_s",
-            "downscale_to_zero_delay_s", "upscale_delay_s",
-        ),
-        (str,): ("aggregation_function",),
-        None: ("policy",),
-    },
-}  # fmt: skip
+# "keys": the names of each object's keys by its place and their types; "any" accepts anything.
+# "renamed": names that older examples use, which Ray accepts and ignores. "bounds": least and most
+# of a key (pydantic's PositiveInt and the like in serve/schema.py, and what a TCP port is)
+_DATA = beside(__file__)
+_TYPES = {"str": str, "int": int, "float": float, "bool": bool, "dict": dict, "list": list}
 # the types of each key by its place
 KEYS: Mapping[str, Mapping[str, tuple[type, ...] | None]] = {
-    place: {name: types for types, names in kinds.items() for name in names}
-    for place, kinds in _KEYS.items()
-}
-# names that older examples use: Ray accepts and ignores them
-RENAMED = {
-    "target_num_ongoing_requests_per_replica": "target_ongoing_requests",
-    "max_concurrent_queries": "max_ongoing_requests",
-}
-# (object, key) -> least and most; pydantic's PositiveInt and the like in serve/schema.py, and what
-# a TCP port is
-_MOST = 10**9
-_BOUNDS = {
-    ("http_options", "port"): (1, 65535),
-    ("grpc_options", "port"): (1, 65535),
-    (_APPLICATION, "port"): (1, 65535),
-    (_DEPLOYMENT, "num_replicas"): (1, _MOST),
-    (_DEPLOYMENT, "max_ongoing_requests"): (1, _MOST),
-    (_DEPLOYMENT, "max_queued_requests"): (-1, _MOST),
+    place: {
+        name: None if types == "any" else tuple(_TYPES[each] for each in types.split())
+        for types, names in kinds.items()
+        for name in names
+    }
+    for place, kinds in _DATA["keys"].items()
 }
 _IMPORT_PATH = re.compile(r"^[A-Za-z_][\w.]*[:.][A-Za-z_]\w*$", re.ASCII)
 
@@ -145,8 +72,8 @@ def _object(place: str, path: str, value: Any, found: list[Message]) -> bool:
         where = f"{path}.{key}" if path else str(key)
         if key in KEYS[place]:
             _value(place, key, where, inside, found)
-        elif key in RENAMED:
-            found.append(message("ray.renamed_key", path=where, key=RENAMED[key]))
+        elif key in _DATA["renamed"]:
+            found.append(message("ray.renamed_key", path=where, key=_DATA["renamed"][key]))
         else:
             found.append(_unknown(where, key, place))
     return True
@@ -158,7 +85,7 @@ def _value(place: str, key: Any, where: str, value: Any, found: list[Message]) -
     if types is None or value is None:
         return
     inner = f"{place}.{key}" if place else str(key)
-    least, most = _BOUNDS.get((place, key), (value, value))
+    least, most = _DATA["bounds"].get(f"{place} {key}", (value, value))
     # a bool is an int to Python, not to Ray
     if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
         names = " or ".join(kind.__name__ for kind in types)

@@ -68,7 +68,7 @@ if TYPE_CHECKING:
         SearchCase,
         SearchedEngine,
     )
-    from gaudi_launch.extensions.recommend.trial import Planned, Trial
+    from gaudi_launch.extensions.recommend.trial import Trial
 
 _log = logging.getLogger(__name__)
 
@@ -346,10 +346,10 @@ class CasePlanner:
         self.case = case
         self.clusters: dict[Candidate, Cluster] = {}
 
-    def __call__(self, candidate: Candidate) -> Planned:
-        """Return the plan of one replica. Raises LaunchError."""
+    def __call__(self, candidate: Candidate) -> Trial:
+        """Return a candidate with the plan of one replica. Raises LaunchError."""
         from gaudi_launch.core.launch.prediction import setup_of
-        from gaudi_launch.extensions.recommend.trial import Planned
+        from gaudi_launch.extensions.recommend.trial import Trial
 
         case, launch = self.case, launch_options(self.case, candidate)
         setup = None
@@ -369,7 +369,7 @@ class CasePlanner:
                 raise LaunchError("recommend.no_memory", ExitCode.MACHINE)
             blocks = (plan.num_blocks or 0) // candidate.pipeline or setup.limits.num_blocks
             setup = replace(setup, limits=replace(setup.limits, num_blocks=blocks))
-        return Planned(plan, setup)
+        return Trial(candidate, setup, plan)
 
 
 def check_folder(folder: Path) -> None:

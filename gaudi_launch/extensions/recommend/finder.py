@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import filterfalse
 from operator import attrgetter
@@ -533,42 +533,57 @@ def _sensitivity(
     simulation: Simulation, winner: Trial, known: _Known, able: Fitting
 ) -> tuple[Sensitivity, ...]:
     """Return the effect of other values, by equally short simulations."""
-    candidate, goal = winner.candidate, simulation.goal
+    candidate = winner.candidate
     searched = simulation.case.engine(candidate.engine)
     prefixes = searched.caches_prefixes(simulation.case.model)
     base = replace(candidate, padding="", prefix_caching=prefixes)
     if base not in known.quick:
         known.quick[base] = simulation.quick(base, able.group(base))
-    found: list[Sensitivity] = []
+    return (
+        *_other_parts(simulation, base, known),
+        *_other_engines(simulation, known.quick[base]),
+        *_other_experts(simulation.case, base),
+        *_other_steps(simulation, base, known, able),
+    )
+
+
+def _other_parts(simulation: Simulation, base: Candidate, known: _Known) -> Iterator[Sensitivity]:
+    """Yield the objective with each other data type, layout and engine."""
+    goal = simulation.goal
+    ranked = sorted([*known.exact.values(), *known.quick.values()], key=simulation.place)
     for part in ("dtype", "layout", "engine"):
-        ranked = sorted([*known.exact.values(), *known.quick.values()], key=simulation.place)
-        for value in dict.fromkeys(getattr(trial.candidate, part) for trial in ranked):
-            if value == getattr(base, part):
-                continue
-            others = [
-                trial.candidate for trial in ranked if getattr(trial.candidate, part) == value
-            ]
+        others: dict[str, list[Candidate]] = {}
+        for trial in ranked:
+            others.setdefault(getattr(trial.candidate, part), []).append(trial.candidate)
+        others.pop(getattr(base, part), None)
+        for value, candidates in others.items():
             # the best of them, whatever else changes with it
             other = next(
-                (each for each in others if known.knows(goal, each) and each in known.quick), None
+                (each for each in candidates if known.knows(goal, each) and each in known.quick),
+                None,
             )
             if other is not None:
                 name = _NAMES.get((part, other.pipeline * base.pipeline), part)
-                found.append(Sensitivity(name, str(value), known.factor(goal, other, base)))
-    found += _other_engines(simulation, known.quick[base])
-    found += _other_experts(simulation.case, base)
+                yield Sensitivity(name, str(value), known.factor(goal, other, base))
+
+
+def _other_steps(
+    simulation: Simulation, base: Candidate, known: _Known, able: Fitting
+) -> Iterator[Sensitivity]:
+    """Yield the objective with each neighbouring limit of a step."""
+    goal = simulation.goal
     for other in _neighbours(base):
         if other not in able.candidates or not known.knows(goal, other):
             continue
         if other not in known.quick:
             known.quick[other] = simulation.quick(other, able.group(other))
-        part = next(
+        changed = (
             name
             for name in ("batch", "prompts", "tokens")
             if getattr(other, name) != getattr(base, name)
         )
-        found.append(Sensitivity(part, str(getattr(other, part)), known.factor(goal, other, base)))
-    return tuple(found)
+        part = next(changed)
+        yield Sensitivity(part, str(getattr(other, part)), known.factor(goal, other, base))
 
 
 def _other_experts(case: SearchCase, base: Candidate) -> list[Sensitivity]:

@@ -28,18 +28,6 @@ _MOST_REPLICAS = 10_000_000
 
 
 @dataclass(frozen=True)
-class Planned:
-    """The plan of one replica, with its setup; ``plan`` decides ``setup``."""
-
-    plan: Plan
-    setup: ServedSetup
-
-
-Planner = Callable[[Candidate], Planned]
-"""Returns the plan of a candidate. Raises LaunchError where it has none."""
-
-
-@dataclass(frozen=True)
 class Trial:
     """A candidate after its simulation.
 
@@ -85,6 +73,10 @@ class Trial:
         return self.plan.estimate.high_seconds
 
 
+Planner = Callable[[Candidate], Trial]
+"""Returns a candidate with its plan and its setup. Raises LaunchError where it has none."""
+
+
 class Simulation:
     """Trials of one case and goal."""
 
@@ -108,8 +100,8 @@ class Simulation:
             if error.exit_code == ExitCode.FAILED:
                 raise
             return Trial(candidate, why_not=error.text, code=error.exit_code)
-        fresh = Trial(candidate, made.setup, made.plan, each=near)
-        return self._served(fresh, made.setup, _EXACT)
+        assert made.setup is not None, "it is planned"
+        return self._served(replace(made, each=near), made.setup, _EXACT)
 
     def settled(self, trial: Trial) -> Trial:
         """Return a planned trial under the complete load."""

@@ -9,13 +9,14 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path, PurePath
 from typing import Any
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.messages import Message, message
 from gaudi_launch.core.base.optional import mapped
+from gaudi_launch.core.buckets.bucket_list import Buckets
 from gaudi_launch.core.buckets.warmup_time import per_graph
 from gaudi_launch.core.engines.base import API_SERVER, VLLM
 from gaudi_launch.core.engines.conditions import check_request
@@ -41,7 +42,7 @@ from gaudi_launch.core.planning.plan import Command, EngineIdentity, Setting
 from gaudi_launch.core.planning.precision import weight_type
 from gaudi_launch.core.planning.request import Request
 from gaudi_launch.core.planning.speed import step_time_in
-from gaudi_launch.extensions.simulated.settings_file import KEY, SimulatedCards, cache_kinds
+from gaudi_launch.extensions.simulated.settings_file import KEY, SEED, TOKEN_STEP, cache_kinds
 from gaudi_launch.extensions.simulated.stand_in import (
     Tokenizer,
     config_text,
@@ -244,7 +245,7 @@ class Simulated(VllmGaudi):
         config = config_text(
             stand_in_config(context.model, tokenizer, context.limits.max_model_len, cards)
         )
-        document = self._cards(settings, context).to_text()
+        document = self._cards(settings, context)
         digest = hashlib.sha256(f"{config}{document}".encode()).hexdigest()[:12]
         folder = PurePath(request.files_dir) / f"simulated-{digest}"
         # the options of the plan that vLLM gets
@@ -283,41 +284,62 @@ class Simulated(VllmGaudi):
     def _tokenizer(self, model: Model) -> Tokenizer:
         return self.tokenizer or tokenizer_of(replace(model, path=""))
 
-    def _cards(self, settings: Sequence[Setting], context: Context) -> SimulatedCards:
-        """Return the settings of the simulated cards.
-
-        Raises LaunchError (MODEL).
-        """
+    def _cards(self, settings: Sequence[Setting], context: Context) -> str:
+        """Return the text of the executor's settings. Raises LaunchError (MODEL)."""
         request, model = context.request, context.model
         memory = memory_in(context, settings, self)
         if memory.num_blocks is None:
             raise _no_sizes(model)
-        found = self.buckets(settings, context, memory.num_blocks)
-        graph = per_graph(weight_type(request, model), False, model=model)
-        shown = with_user_args(settings, request.args)
-        kv_dtype = next((s.value for s in shown if s.name == "--kv-cache-dtype"), None) or "auto"
+        every = with_user_args(settings, request.args)
+        # the first counts
+        shown = {setting.name: setting.value for setting in reversed(every)}
+        kv_dtype = shown.get("--kv-cache-dtype") or "auto"
         cards = context.placement.tensor or 1
         product = context.host.cards[0].product if context.host.cards else ""
-        return SimulatedCards(
-            cost=step_time_in(context, self),
-            limits=context.limits,
-            buckets=found[1] if found is not None else None,
-            graph_seconds=round((graph.low + graph.high) / 2, 3),
-            contiguous=is_contiguous(settings),
-            warmed=not (request.skip_warmup or skips_warmup(settings, PLANNED_AS)),
-            time_scale=request.time_scale or 1.0,
-            kinds=cache_kinds(model, cards, KV_BYTES.get(kv_dtype, 2)),
-            blocks=memory.num_blocks,
-            ahead=any(s.name == "--async-scheduling" for s in shown)
+        document = {
+            "cards": f"{cards} x {product or 'Gaudi'}",
+            "seed": SEED,
+            # of each copy of the model
+            "blocks": memory.num_blocks,
+            # asynchronous scheduling
+            "ahead": "--async-scheduling" in shown
             and not request.args.has("--no-async-scheduling"),
-            cards=f"{cards} x {product or 'Gaudi'}",
-            chunk=arguments(context, is_contiguous(settings), memory.num_blocks, None)[
-                "mamba_chunk_size"
-            ],
-            thinks=self._tokenizer(model).own
-            and any(s.name == "--reasoning-parser" for s in shown),
-            faults=self._faults(context),
-        )
+            # answers have a reasoning part, which vLLM's parser separates
+            "thinks": self._tokenizer(model).own and "--reasoning-parser" in shown,
+            "faults": self._faults(context),
+            "kv": [asdict(kind) for kind in cache_kinds(model, cards, KV_BYTES.get(kv_dtype, 2))],
+            "card": self._card(settings, context, memory.num_blocks),
+        }
+        return json.dumps(document, separators=(",", ":")) + "\n"
+
+    def _card(
+        self, settings: Sequence[Setting], context: Context, num_blocks: int
+    ) -> dict[str, Any]:
+        """Return the plan of one card: buckets, limits and the constants of its steps."""
+        request, limits = context.request, context.limits
+        found = self.buckets(settings, context, num_blocks)
+        buckets = found[1] if found is not None else Buckets([], [])
+        # the time to compile one graph
+        graph = per_graph(weight_type(request, context.model), False, model=context.model)
+        contiguous = is_contiguous(settings)
+        # that of a model with states, in tokens
+        chunk = arguments(context, contiguous, num_blocks, None)["mamba_chunk_size"]
+        return {
+            "cost": step_time_in(context, self).constants(),
+            "prompt": buckets.prompt,
+            "decode": buckets.decode,
+            "graph_seconds": round((graph.low + graph.high) / 2, 3),
+            "block_size": limits.block_size,
+            "max_num_seqs": limits.max_num_seqs,
+            "max_num_batched_tokens": limits.max_num_batched_tokens,
+            "max_model_len": limits.max_model_len,
+            "prefill_batch": limits.max_num_prefill_seqs,
+            # vllm-project/vllm-gaudi@091bbadd:vllm_gaudi/extension/bucketing/common.py, initialize
+            "token_step": max(TOKEN_STEP, chunk),
+            "contiguous": contiguous,
+            "warmed": not (request.skip_warmup or skips_warmup(settings, PLANNED_AS)),
+            "time_scale": request.time_scale or 1.0,
+        }
 
     def _faults(self, context: Context) -> list[dict[str, Any]]:
         """Return the executor's faults. Raises LaunchError (USAGE)."""

@@ -8,21 +8,34 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from gaudi_launch.core.base.errors import LaunchError
 from gaudi_launch.core.base.messages import text
+from gaudi_launch.core.base.paths import machine_root
 from gaudi_launch.core.launch.report import Silent
-from gaudi_launch.core.services.state.registry import read
-from gaudi_launch.extensions.stack.gateway import running
+from gaudi_launch.core.launch.route import prepare
+from gaudi_launch.core.launch.serve import ServeMode, start
+from gaudi_launch.core.launch.stop import end
+from gaudi_launch.core.launch.todo import checked
+from gaudi_launch.core.launch.waiting import until_ready
+from gaudi_launch.core.services.preflight import check_port
+from gaudi_launch.core.services.state.registry import find, read
+from gaudi_launch.core.services.state.reservation import free_port
+from gaudi_launch.extensions.stack.gateway import gateway_job, keys_file, running
+from gaudi_launch.extensions.stack.gateway.gateway_settings import Backend, check_backends
+from gaudi_launch.extensions.stack.gateway.program import GATEWAY
 from gaudi_launch.extensions.stack.stack_plan import (
     LOCAL,
     StackChanges,
     StackPlan,
     StackService,
     at_line,
+    error_at,
 )
+from gaudi_launch.extensions.stack.stack_record import StackRecord, record_of, write_record
 
 if TYPE_CHECKING:
     from gaudi_launch.core.launch.report import Reporter
@@ -30,9 +43,7 @@ if TYPE_CHECKING:
     from gaudi_launch.core.models.hub.download import PullProgress
     from gaudi_launch.core.services.state.registry import ServiceRecord
     from gaudi_launch.extensions.stack.changes import ChangeStep
-    from gaudi_launch.extensions.stack.gateway.gateway_settings import Backend, GatewayReplica
     from gaudi_launch.extensions.stack.stack_file import StackFile
-    from gaudi_launch.extensions.stack.stack_record import StackRecord
 
 
 _POLL_SECONDS = 0.2
@@ -94,15 +105,13 @@ class _Change:
     """One change: ``_old`` are engines that end, ``_coming`` new ones."""
 
     def __init__(self, changes: StackChanges, reporter: Reporter, options: ChangeOptions) -> None:
-        from gaudi_launch.extensions.stack.gateway.gateway_job import routed_names
-        from gaudi_launch.extensions.stack.stack_record import StackRecord, record_of
 
         self._changes = changes
         self._planned = changes.planned
         self._stack = changes.stack
         self._reporter = reporter
         self._options = options
-        self._names_before = routed_names(self._stack.gateway_service)
+        self._names_before = gateway_job.routed_names(self._stack.gateway_service)
         self._services = {each.name: each for each in self._planned.services}
         engines: dict[str, list[str]] = {model.name: [] for model in self._stack.models}
         for each in self._planned.services:
@@ -129,7 +138,7 @@ class _Change:
         for step in self._changes.steps:
             self._take(step, wait=self._options.wait or step is not last)
         self._route()
-        _write(self._final)
+        write_record(self._final)
         return ChangedStack(tuple(self._started), tuple(self._ended), gateway)
 
     def _write_record(self) -> None:
@@ -143,12 +152,10 @@ class _Change:
         if self._planned.gateway_runs:
             # a change that is interrupted leaves a gateway to renew
             services[gateway] = self._before.services.get(gateway, "")
-        _write(replace(self._final, services=services, models=models))
+        write_record(replace(self._final, services=services, models=models))
 
     def _begin_gateway(self) -> str:
         """Start the gateway, or give a running one what runs now; return what was done."""
-        from gaudi_launch.core.launch.waiting import until_ready
-        from gaudi_launch.extensions.stack.gateway import gateway_job as gateway
 
         settings, name = self._stack.gateway, self._stack.gateway_service
         done = "started"
@@ -161,18 +168,17 @@ class _Change:
             self._started.append(name)
             done = "moved"
         self._routes = self._backends()
-        gateway.start(name, self._routes, settings)
+        gateway_job.start(name, self._routes, settings)
         until_ready(name)
         self._reporter.say(text("stack.gateway_ready", url=settings.url))
         return done
 
     def _route(self) -> None:
         """Give the gateway the engines that are to answer now."""
-        from gaudi_launch.extensions.stack.gateway import gateway_job as gateway
 
         wanted = self._backends()
         if wanted != self._routes:
-            gateway.renew(self._stack.gateway_service, wanted, self._stack.gateway)
+            gateway_job.renew(self._stack.gateway_service, wanted, self._stack.gateway)
         self._routes = wanted
 
     def _backends(self) -> tuple[Backend, ...]:
@@ -186,10 +192,13 @@ class _Change:
             old = [name for name in self._old if self._before.models.get(name) == backend.model]
             if old:
                 known = self._names_before.get(backend.model, ())
-                ready = [each for each in backend.replicas if each.service not in self._coming]
+                replicas = {find(name).url: name for name in old}
+                for url, service in backend.replicas.items():
+                    if service not in self._coming:
+                        replicas[url] = service
                 backend = replace(
                     backend,
-                    replicas=(*map(_running_replica, old), *ready),
+                    replicas=replicas,
                     aliases=tuple(alias for alias in backend.aliases if alias in known),
                 )
             found.append(backend)
@@ -215,7 +224,6 @@ class _Change:
             self._end_routed(step.ends_after)
 
     def _start(self, service: StackService) -> None:
-        from gaudi_launch.core.launch.serve import ServeMode, start
 
         service = self._at_free_port(service)
         how = ServeMode(
@@ -225,18 +233,14 @@ class _Change:
             restart=service.model.restart,
             detach=True,
         )
-        try:
+        with at_line(self._stack, service.model.line):
             start(service.options, how, _Lines(self._reporter))
-        except LaunchError as error:
-            raise at_line(self._stack, service.model.line, error) from error
         self._started.append(service.name)
         cards = ",".join(map(str, service.modules)) or "-"
         self._reporter.say(text("stack.started", name=service.name, cards=cards))
 
     def _at_free_port(self, service: StackService) -> StackService:
         """Return the service, at another port where its own was taken since the plan."""
-        from gaudi_launch.core.base.paths import machine_root
-        from gaudi_launch.core.services.state.reservation import free_port
 
         own, planned = service.options.port or 0, self._planned.services
         if free_port(LOCAL, own - 1, machine_root()) == own:
@@ -266,38 +270,19 @@ class _Change:
         self._ended += [each.name for each in ended]
 
 
-def _write(record: StackRecord) -> None:
-    from gaudi_launch.extensions.stack.stack_record import write_record
-
-    write_record(record)
-
-
-def _running_replica(name: str) -> GatewayReplica:
-    from gaudi_launch.core.services.state.registry import find
-    from gaudi_launch.extensions.stack.gateway.gateway_settings import GatewayReplica
-
-    return GatewayReplica(find(name).url, name)
-
-
 def final_backends(planned: StackPlan) -> tuple[Backend, ...]:
     """Return the models as the gateway routes to them when all engines run."""
-    from gaudi_launch.extensions.stack.gateway.gateway_settings import Backend, GatewayReplica
 
     found = []
     for model in planned.stack.models:
         mine = [each for each in planned.services if each.model.name == model.name]
-        replicas = tuple(
-            GatewayReplica(f"http://{LOCAL}:{each.options.port}", each.name) for each in mine
-        )
+        replicas = {f"http://{LOCAL}:{each.options.port}": each.name for each in mine}
         found.append(Backend(model.name, replicas, model.aliases, model.balance))
     return tuple(found)
 
 
 def check_startable(changes: StackChanges, *, no_doctor: bool) -> None:
     """Raise LaunchError for what would keep the gateway or an engine from starting."""
-    from gaudi_launch.core.services.preflight import check_port
-    from gaudi_launch.extensions.stack.gateway.gateway_settings import check_backends
-    from gaudi_launch.extensions.stack.gateway.program import GATEWAY
 
     planned, stack = changes.planned, changes.stack
     check_access(stack)
@@ -305,27 +290,22 @@ def check_startable(changes: StackChanges, *, no_doctor: bool) -> None:
     GATEWAY.needed()
     gateway = changes.alive.get(stack.gateway_service)
     if gateway is None or gateway.url != stack.gateway.url:
-        try:
+        with at_line(stack, stack.lines["port"]):
             check_port(stack.gateway.url)
-        except LaunchError as error:
-            raise at_line(stack, stack.lines["port"], error) from error
     checked: set[str] = set()
     for service in planned.services:
         if service.running or service.model.name in checked:
             continue
         checked.add(service.model.name)
-        try:
+        with at_line(stack, service.model.line):
             _check_engine(service, no_doctor=no_doctor)
-        except LaunchError as error:
-            raise at_line(stack, service.model.line, error) from error
 
 
 def check_access(stack: StackFile) -> None:
     """Check keys and TLS. Raises LaunchError (USAGE) with the line of the entry."""
-    from gaudi_launch.extensions.stack.gateway.keys_file import check_access
 
     try:
-        check_access(stack.gateway)
+        keys_file.check_access(stack.gateway)
     except LaunchError as error:
         area = error.id.partition(".")[2]
         key = "users"
@@ -333,13 +313,11 @@ def check_access(stack: StackFile) -> None:
             key = "keys-file"
         elif area.startswith("tls"):
             key = "tls"
-        raise at_line(stack, stack.lines[key], error) from error
+        raise error_at(stack, stack.lines[key], error) from error
 
 
 def _check_engine(service: StackService, *, no_doctor: bool) -> None:
     """Check folder, interpreter and machine of a service before anything starts."""
-    from gaudi_launch.core.launch.route import prepare
-    from gaudi_launch.core.launch.todo import checked
 
     if service.options.model == "demo":
         # its engine and its files are installed by the first launch
@@ -350,7 +328,6 @@ def _check_engine(service: StackService, *, no_doctor: bool) -> None:
 
 def _forget_dropped(before: StackRecord, final: StackRecord, old: Sequence[str]) -> None:
     """Remove what ended services left that the file names no more."""
-    from gaudi_launch.core.launch.stop import end
 
     for name in before.services:
         if name in final.services or name in old:
@@ -413,9 +390,6 @@ def end_all(
     services: Sequence[ServiceRecord], drain: float, reporter: Reporter
 ) -> tuple[EndedService, ...]:
     """End services at the same time. Raises the first error when all were tried."""
-    from concurrent.futures import ThreadPoolExecutor
-
-    from gaudi_launch.core.launch.stop import end
 
     if not services:
         return ()

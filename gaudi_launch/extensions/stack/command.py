@@ -5,8 +5,8 @@ Init, plan, up, apply, down, ps, logs, restart.
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import typer
 
@@ -19,9 +19,11 @@ from gaudi_launch.cli.terminal import Terminal
 from gaudi_launch.cli.times import DRAIN
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.messages import text
-
-if TYPE_CHECKING:
-    from gaudi_launch.extensions.stack.stack_plan import StackChanges
+from gaudi_launch.extensions.stack import case, stack_plan, view
+from gaudi_launch.extensions.stack import init as stack_init
+from gaudi_launch.extensions.stack.change import ChangeOptions
+from gaudi_launch.extensions.stack.logs_view import show_logs
+from gaudi_launch.extensions.stack.stack_plan import StackChanges
 
 app = CommandApp(
     no_args_is_help=True,
@@ -60,20 +62,18 @@ def init(
 
     An existing file is not changed.
     """
-    from gaudi_launch.extensions.stack import init as cases
-    from gaudi_launch.extensions.stack.view import show_plan, show_written, to_json
 
     if schema:
-        emit_json(cases.schema_document())
+        emit_json(stack_init.schema_document())
         return
-    planned = cases.init(
+    planned = stack_init.init(
         models or [], to, port=port, machine=machine or None, engine=engine, python=python
     )
     if as_json:
-        emit_json(to_json(planned))
+        emit_json(view.to_json(planned))
         return
-    show_plan(planned, complete=False)
-    show_written(planned)
+    view.show_plan(planned, complete=False)
+    view.show_written(planned)
 
 
 @app.command()
@@ -84,14 +84,12 @@ def plan(
     as_json: bool = JSON,
 ) -> None:
     """Show cards, memory and start time of all models; start nothing."""
-    from gaudi_launch.extensions.stack import stack_plan as cases
-    from gaudi_launch.extensions.stack.view import show_plan, to_json
 
-    planned = cases.plan(file, machine or None)
+    planned = stack_plan.plan(file, machine or None)
     if as_json:
-        emit_json(to_json(planned))
+        emit_json(view.to_json(planned))
     else:
-        show_plan(planned, complete=everything)
+        view.show_plan(planned, complete=everything)
 
 
 @app.command()
@@ -109,20 +107,16 @@ def up(
 
     A second run changes nothing. Ctrl-C ends the wait only: what was started stays.
     """
-    import sys
-
-    from gaudi_launch.extensions.stack import case as cases
-    from gaudi_launch.extensions.stack.view import show_started, started_to_json
 
     try:
-        stack, changed = cases.up(file, Terminal(), no_doctor=no_doctor, wait=not no_wait)
+        stack, changed = case.up(file, Terminal(), no_doctor=no_doctor, wait=not no_wait)
     except KeyboardInterrupt:
         print(text("stack.interrupted", path=str(file)), file=sys.stderr, flush=True)
         raise typer.Exit(int(ExitCode.INTERRUPTED)) from None
     if as_json:
-        emit_json(started_to_json(stack, changed))
+        emit_json(view.started_to_json(stack, changed))
     else:
-        show_started(stack, changed, waited=not no_wait)
+        view.show_started(stack, changed, waited=not no_wait)
 
 
 @app.command()
@@ -142,15 +136,10 @@ def apply(
     A new version of a model starts next to the old one, takes over when it answers, and the old one
     ends. Where the cards do not suffice for both, the downtime is stated and confirmed first.
     """
-    import sys
-
-    from gaudi_launch.extensions.stack import case as cases
-    from gaudi_launch.extensions.stack.change import ChangeOptions
-    from gaudi_launch.extensions.stack.view import applied_to_json, show_applied
 
     options = ChangeOptions(no_doctor=no_doctor, drain=drain)
     try:
-        stack, changed = cases.apply(
+        stack, changed = case.apply(
             file, Terminal(), options, lambda changes: _agrees(changes, yes)
         )
     except KeyboardInterrupt:
@@ -159,18 +148,15 @@ def apply(
     if changed is None:
         raise typer.Exit(int(ExitCode.INTERRUPTED))
     if as_json:
-        emit_json(applied_to_json(stack, changed))
+        emit_json(view.applied_to_json(stack, changed))
     else:
-        show_applied(stack, changed)
+        view.show_applied(stack, changed)
 
 
 def _agrees(changes: StackChanges, yes: bool) -> bool:
     """State what does not answer for a time, and return the user's consent."""
-    import sys
 
-    from gaudi_launch.extensions.stack.view import interruptions
-
-    for line in interruptions(changes):
+    for line in view.interruptions(changes):
         print(line, file=sys.stderr, flush=True)
     if yes:
         return True
@@ -191,9 +177,8 @@ def restart(
     drain: float = DRAIN,
 ) -> None:
     """Restart the engines of a model, the gateway, or all, one after the other."""
-    from gaudi_launch.extensions.stack import case as cases
 
-    cases.restart(cases.target(model, stack), drain, Terminal())
+    case.restart(case.target(model, stack), drain, Terminal())
 
 
 @app.command()
@@ -212,10 +197,8 @@ def logs(
 
     With --json each line is one JSON object with its service.
     """
-    from gaudi_launch.extensions.stack import case as cases
-    from gaudi_launch.extensions.stack.logs_view import show_logs
 
-    names = cases.target(model, stack).names
+    names = case.target(model, stack).names
     with until_ctrl_c():
         show_logs(names, follow=follow, last=lines, as_json=as_json)
 
@@ -229,14 +212,12 @@ def down(
     as_json: bool = JSON,
 ) -> None:
     """Stop the gateway and all models, and remove their records and logs."""
-    from gaudi_launch.extensions.stack import case as cases
-    from gaudi_launch.extensions.stack.view import ended_to_json, show_ended
 
-    stack, ended = cases.down(name, Terminal(), drain)
+    stack, ended = case.down(name, Terminal(), drain)
     if as_json:
-        emit_json(ended_to_json(stack, ended))
+        emit_json(view.ended_to_json(stack, ended))
     else:
-        show_ended(stack, ended)
+        view.show_ended(stack, ended)
 
 
 @app.command()
@@ -248,11 +229,9 @@ def ps(
     as_json: bool = JSON,
 ) -> None:
     """List the models of started stacks: phase, cards, port, last error."""
-    from gaudi_launch.extensions.stack import case as cases
-    from gaudi_launch.extensions.stack.view import show_states, states_to_json
 
-    states = cases.ps(name or None)
+    states = case.ps(name or None)
     if as_json:
-        emit_json(states_to_json(states))
+        emit_json(view.states_to_json(states))
     else:
-        show_states(states, complete=everything)
+        view.show_states(states, complete=everything)

@@ -19,7 +19,6 @@ from gaudi_launch.core.render.gateway import GatewayFiles, GatewayPlace, Gateway
 from gaudi_launch.extensions.stack.gateway.gateway_image import gateway_at
 from gaudi_launch.extensions.stack.gateway.gateway_settings import (
     Backend,
-    GatewayReplica,
     GatewaySettings,
     RequestLimits,
 )
@@ -75,6 +74,6 @@ def _files_at(planned: StackPlan, place: GatewayPlace) -> GatewayFiles:
     backends = []
     for model in stack.models:
         names = [each.name for each in planned.services if each.model.name == model.name]
-        replicas = tuple(GatewayReplica(place.urls[name]) for name in names)
+        replicas = {place.urls[name]: "" for name in names}
         backends.append(Backend(model.name, replicas, model.aliases, model.balance))
     return gateway_at(backends, stack.gateway, place)

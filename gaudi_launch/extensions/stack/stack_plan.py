@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -186,17 +187,18 @@ def changes_of(stack: StackFile, machine: str | None = None) -> StackChanges:
     sized = {model.name: sized_model(stack, model, machine) for model in stack.models}
     # the machine whose cards are divided; an empty one where none is needed
     host = next((each.prepared.host for each in sized.values() if each.cards), Host())
-    before = read_record(stack.name) if machine is None else None
-    alive = alive_services(stack, before) if machine is None else {}
+    before, alive = None, {}
+    if machine is None:
+        before = read_record(stack.name)
+        alive = alive_services(stack, before)
     known = {name: each for name, each in alive.items() if before and name in before.services}
     names = engine_names(stack, before, known)
     running = _running(stack, before, known, names)
     kept = {each.name for each in running if each.role == "kept"}
     groups = tuple(tuple(model.name for model in group) for group in start_order(stack))
     new = tuple(
-        CardShare(each.cards, each.modules, name, model)
-        for model, each in sized.items()
-        for name in names[model]
+        CardShare(sized[model].cards, sized[model].modules, name, model)
+        for model, name in _pairs(names)
         if name not in kept
     )
     case = ChangeCase(
@@ -204,29 +206,19 @@ def changes_of(stack: StackFile, machine: str | None = None) -> StackChanges:
     )
     _check_modules(stack, sized)
     _check_enough(stack, sized, case)
-
-    def refused(model: str, error: LaunchError) -> LaunchError:
-        return at_line(stack, sized[model].model.line, error)
-
-    steps, placements = steps_of(case, refused)
+    steps, placements = steps_of(
+        case, lambda model, error: error_at(stack, sized[model].model.line, error)
+    )
     ports = _ports([each.name for each in new], stack.gateway.port, here=machine is None)
     services = []
-    for model in stack.models:
-        each = sized[model.name]
-        for name in names[model.name]:
-            if name in kept:
-                # a running service on the cards and the port that it has
-                service = known[name]
-                placement = Placement(modules=())
-                if each.cards:
-                    placement = choose(with_cards(host), modules=service.modules)
-                port = int(service.url.rpartition(":")[2])
-                made = _service(stack, each, service.name, placement, port=port)
-                services.append(replace(made, running=True))
-                continue
-            cards = placements[name]
-            services.append(_service(stack, each, name, cards, port=ports[name]))
-    taken = {module for each in services for module in each.modules}
+    for model, name in _pairs(names):
+        each = sized[model]
+        if name in kept:
+            place = _place(known[name], host, each)
+        else:
+            place = placements[name], ports[name]
+        services.append(_service(stack, each, name, *place, running=name in kept))
+    taken = {module for service in services for module in service.modules}
     planned = StackPlan(
         stack=stack,
         services=tuple(services),
@@ -236,6 +228,19 @@ def changes_of(stack: StackFile, machine: str | None = None) -> StackChanges:
         gateway_runs=stack.gateway_service in known,
     )
     return StackChanges(planned, steps, before, alive)
+
+
+def _pairs(names: Mapping[str, Sequence[str]]) -> list[tuple[str, str]]:
+    """Return the model and the name of each service."""
+    return [(model, name) for model, services in names.items() for name in services]
+
+
+def _place(service: ServiceRecord, host: Host, sized: _Sized) -> tuple[Placement, int]:
+    """Return the cards and the port that a running service has."""
+    placement = Placement(modules=())
+    if sized.cards:
+        placement = choose(with_cards(host), modules=service.modules)
+    return placement, int(service.url.rpartition(":")[2])
 
 
 def _running(
@@ -271,15 +276,13 @@ def _free_of(case: ChangeCase) -> tuple[int, ...]:
 
 def sized_model(stack: StackFile, model: StackModel, machine: str | None) -> _Sized:
     """Return a model with its number of cards. Raises LaunchError with its line."""
-    try:
+    with at_line(stack, model.line):
         options = options_of(stack, model, machine)
         if options.modules and model.replicas > 1:
             raise LaunchError(
                 "stack.modules_replicas", ExitCode.USAGE, name=model.name, count=model.replicas
             )
         return _with_cards(model, options)
-    except LaunchError as error:
-        raise at_line(stack, model.line, error) from error
 
 
 def options_of(stack: StackFile, model: StackModel, machine: str | None) -> LaunchOptions:
@@ -403,7 +406,7 @@ def _ports(names: Sequence[str], gateway: int, *, here: bool) -> dict[str, int]:
 
 
 def _service(
-    stack: StackFile, sized: _Sized, name: str, placement: Placement, *, port: int
+    stack: StackFile, sized: _Sized, name: str, placement: Placement, port: int, *, running: bool
 ) -> StackService:
     """Return a service with its plan on its cards."""
     prepared = replace(sized.prepared, request=replace(sized.prepared.request, port=port))
@@ -412,11 +415,9 @@ def _service(
         modules = placement.modules
         options = replace(options, modules=tuple(modules))
         prepared = replace(prepared, request=replace(prepared.request, modules=modules))
-    try:
+    with at_line(stack, sized.model.line):
         made = prepared.plan(placement if sized.cards else None)
-    except LaunchError as error:
-        raise at_line(stack, sized.model.line, error) from error
-    return StackService(name, sized.model, options, made, running=False)
+    return StackService(name, sized.model, options, made, running)
 
 
 def alive_services(stack: StackFile, record: StackRecord | None) -> dict[str, ServiceRecord]:
@@ -434,7 +435,16 @@ def alive_services(stack: StackFile, record: StackRecord | None) -> dict[str, Se
     }
 
 
-def at_line(stack: StackFile, line: int, error: LaunchError) -> LaunchError:
+@contextmanager
+def at_line(stack: StackFile, line: int) -> Iterator[None]:
+    """Raise each LaunchError of the block with the line of the file that it is about."""
+    try:
+        yield
+    except LaunchError as error:
+        raise error_at(stack, line, error) from error
+
+
+def error_at(stack: StackFile, line: int, error: LaunchError) -> LaunchError:
     """Return an error with the line of the file that it is about."""
     if error.id in ("stack.at_line", "stack.too_few"):
         return error

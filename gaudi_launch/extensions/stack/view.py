@@ -210,15 +210,7 @@ def _downtime(downtime: Downtime) -> str:
 
 def applied_to_json(stack: StackFile, changed: ChangedStack) -> dict[str, Any]:
     """Return the result of ``apply`` for programs."""
-    return {
-        "schema": 1,
-        "stack": stack.name,
-        "url": stack.gateway.url,
-        "models": [model.name for model in stack.models],
-        "started": list(changed.started),
-        "ended": list(changed.ended),
-        "gateway": changed.gateway,
-    }
+    return {**started_to_json(stack, changed), "ended": list(changed.ended)}
 
 
 def show_applied(stack: StackFile, changed: ChangedStack) -> None:

@@ -36,7 +36,7 @@ from gaudi_launch.core.predict.limits import CoverageQuestion, as_limits
 from gaudi_launch.extensions.tgi import container as tgi_container
 from gaudi_launch.extensions.tgi import options as words_of
 from gaudi_launch.extensions.tgi import tokens as tgi_tokens
-from gaudi_launch.extensions.tgi.tgi_buckets import BLOCK, PAGED, POWERS, TgiLimits, tgi_shapes
+from gaudi_launch.extensions.tgi.tgi_buckets import BLOCK, PAGED, POWERS, Images, tgi_shapes
 
 # fields of Request that no version of TGI supports
 _WITHOUT = {
@@ -433,20 +433,24 @@ class Tgi(Engine):
         } <= names
         if linear or skipped or not all_given:
             return None
-        asked = TgiLimits(
-            input_tokens=limits.input_max,
-            total_tokens=limits.max_model_len,
-            batch_size=limits.max_num_seqs,
-            prefill_tokens=limits.max_num_batched_tokens,
-            model_tokens=model.max_position_embeddings,
+        tokens = tgi_tokens.Tokens(
+            input=limits.input_max,
+            total=limits.max_model_len,
+            batch=limits.max_num_seqs,
+            prefill=limits.max_num_batched_tokens,
         )
-        vision = tgi_tokens.is_vision(model)
-        mllama = model.model_type == "mllama"
-        algorithm = _ALGORITHMS[self.paged]
+        images: Images = "prompt" if tgi_tokens.is_vision(model) else ""
+        if model.model_type == "mllama":
+            images = "mllama"
         shapes = tgi_shapes(
-            algorithm, asked, env, kv_blocks=num_blocks, vision=vision, mllama=mllama
+            _ALGORITHMS[self.paged],
+            tokens,
+            env,
+            kv_blocks=num_blocks,
+            longest=model.max_position_embeddings,
+            images=images,
         )
-        prompt = [[batch, tokens, 0] for batch, tokens in shapes.prefill]
+        prompt = [[batch, length, 0] for batch, length in shapes.prefill]
         if self.paged:
             return "exponential", Buckets(
                 prompt, [[batch, 1, blocks] for batch, blocks in shapes.decode]

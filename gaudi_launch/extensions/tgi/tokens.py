@@ -35,7 +35,7 @@ class Tokens:
     total: int
     batch: int
     prefill: int
-    given: Mapping[str, str]
+    given: Mapping[str, str] = field(default_factory=dict)
 
 
 def is_vision(model: Model) -> bool:
@@ -58,7 +58,7 @@ def decide(
     prefill budget. Raises LaunchError (USAGE) for what the launcher or the router would stop on.
     """
     vision = is_vision(model)
-    example = _example(vision, cards)
+    example = _example(vision=vision, cards=cards)
     user = _UserTokens(words)
     _, longest_input = request.input_range or (None, None)
     _, longest_output = request.output_range or (None, None)
@@ -85,7 +85,7 @@ def decide(
     )
     if prefill is None:
         fitting = max(1, (most_prefill or MOST_TOKENS) // tokens)
-        prefill = min(batch, example.prompts, fitting) * tokens
+        prefill = min(batch, example.prefill // example.input, fitting) * tokens
     found = Tokens(tokens, total, batch, prefill, user.given)
     _check(found, request, model)
     return found
@@ -124,21 +124,13 @@ def _input_tokens(default: int, total: int | None, longest_output: int | None, i
     return min(default, max(total // 2, min(image, total - 1)))
 
 
-@dataclass(frozen=True)
-class _Example:
-    """Numbers of an example of TGI's documents; ``prompts``: of one step."""
-
-    input: int
-    batch: int
-    prompts: int
-
-
-def _example(vision: bool, cards: int) -> _Example:
+def _example(*, vision: bool, cards: int) -> Tokens:
+    """Return the numbers of an example of TGI's documents."""
     if vision:
-        return _Example(input=4096, batch=4, prompts=4)
+        return Tokens(input=4096, total=8192, batch=4, prefill=4 * 4096)
     if cards >= 8:
-        return _Example(input=1024, batch=256, prompts=4)
-    return _Example(input=1024, batch=32, prompts=2)
+        return Tokens(input=1024, total=2048, batch=256, prefill=4 * 1024)
+    return Tokens(input=1024, total=2048, batch=32, prefill=2 * 1024)
 
 
 def _check(tokens: Tokens, request: Request, model: Model) -> None:

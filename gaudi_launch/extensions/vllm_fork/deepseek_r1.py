@@ -263,6 +263,10 @@ class DeepSeekFork(VllmFork):
         if request.tuning == "auto" and pools(model, request.args) and not request.force:
             task = fork_task(model, request.args)
             raise LaunchError("plan.fork_task", ExitCode.MODEL, model=model.name, task=task)
+        self._refuse_cards(request, host)
+
+    def _refuse_cards(self, request: Request, host: Host) -> None:
+        """Raise LaunchError for other cards, or another number of them."""
         known = [card.product for card in host.cards if card.product]
         if known and not any(name.startswith(("HL-225", "HL-288")) for name in known):
             raise LaunchError("plan.deepseek_platform", ExitCode.MACHINE, found=known[0])

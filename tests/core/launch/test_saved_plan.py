@@ -19,8 +19,8 @@ from gaudi_launch.core.host.simulated import write_tree
 from gaudi_launch.core.launch import route, saved_plan
 from gaudi_launch.core.launch.saved_plan import SavedTraffic
 from gaudi_launch.core.planning.launch_options import LaunchOptions
-from gaudi_launch.extensions.bench.case import BenchOptions
 from gaudi_launch.extensions.bench.case import prepare as prepare_bench
+from gaudi_launch.extensions.bench.options import BenchOptions
 from tests.support.machines import use
 from tests.support.refusals import failing
 from tests.support.scripts import script
@@ -322,7 +322,7 @@ def test_the_plan_command_saves_and_names_the_command(
 def test_bench_takes_the_saved_load_and_address(file: Path) -> None:
     case = prepare_bench((), BenchOptions(plan_file=str(file)))
     assert case.found.url == "http://127.0.0.1:30001"
-    assert (case.numbers.input, case.numbers.output, case.numbers.concurrency) == (
+    assert (case.options.input, case.options.output, case.options.concurrency) == (
         (512, 1024),
         (128, 128),
         8,
@@ -333,12 +333,12 @@ def test_bench_takes_the_saved_load_and_address(file: Path) -> None:
 def test_the_load_that_is_given_to_bench_wins(file: Path) -> None:
     given: dict[str, Any] = {"rate": "2", "output": "64"}
     case = prepare_bench(("127.0.0.1:9",), BenchOptions(plan_file=str(file), **given))
-    assert (case.found.url, case.numbers.rate, case.numbers.concurrency) == (
+    assert (case.found.url, case.options.rate, case.options.concurrency) == (
         "http://127.0.0.1:9",
         2.0,
         None,
     )
-    assert (case.numbers.input, case.numbers.output) == ((512, 1024), (64, 64))
+    assert (case.options.input, case.options.output) == ((512, 1024), (64, 64))
     assert [each.render() for each in case.differences] == [
         "--output 64 is given and replaces 128 of best.yaml"
     ]

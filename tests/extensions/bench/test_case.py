@@ -15,27 +15,27 @@ from gaudi_launch.core.planning.launch_options import LaunchOptions
 from gaudi_launch.core.predict.load import Load, from_ranges
 from gaudi_launch.core.services.endpoint import Target
 from gaudi_launch.extensions.bench import case as bench
-from gaudi_launch.extensions.bench.case import BenchCase, BenchOptions, BenchOutcome
+from gaudi_launch.extensions.bench.case import BenchCase
+from gaudi_launch.extensions.bench.options import BenchOptions
 from gaudi_launch.extensions.bench.run_file import BenchRun
-from gaudi_launch.extensions.bench.workload import BenchNumbers, made_up
+from gaudi_launch.extensions.bench.workload import made_up
 from tests.support.refusals import failing, refused
 from tests.support.stand_in_server import KEY, serving
 
 pytestmark = pytest.mark.usefixtures("plain_english")
 
 URL = "http://127.0.0.1:9"
-NUMBERS = BenchNumbers((256, 256), (64, 64), None, None, None, None, 0, 7, 600.0)
 SENT = from_ranges((100, 301), (10, 21))
 RUN = BenchRun(
     {"tool": "builtin", "model": "m", "began": 1_700_000_000.0},
-    made_up(requests=2, input=(8, 8), output=(4, 4), rate=None, concurrency=1).to_json(),
+    made_up(BenchOptions(requests=2, input=(8, 8), output=(4, 4), concurrency=1)).to_json(),
     {"completed": 2, "failed": 0},
 )
 
 
 def case(tool: str = "builtin", **changes: Any) -> BenchCase:
     """Return a measurement of a server without a record."""
-    return BenchCase(BenchOptions(), Target(URL), replace(NUMBERS, **changes), tool)
+    return BenchCase(BenchOptions(**changes), Target(URL), tool)
 
 
 # --- the tool ------------------------------------------------------------------------------------
@@ -44,9 +44,9 @@ def case(tool: str = "builtin", **changes: Any) -> BenchCase:
 @pytest.mark.parametrize("python", ["/no/python", None])
 def test_a_client_that_is_not_here_is_an_error(python: str | None) -> None:
     found = Target(URL, plan={"engine": {"python": python}})
-    assert bench._choose(BenchOptions(), found, NUMBERS) == ("builtin", "")
+    assert bench._choose(BenchOptions(), found) == ("builtin", "")
     with refused("measure.no_vllm", ExitCode.FAILED, python=python or "-"):
-        bench._choose(BenchOptions(tool="vllm"), found, NUMBERS)
+        bench._choose(BenchOptions(tool="vllm"), found)
 
 
 def test_a_server_that_cannot_be_asked_is_named() -> None:
@@ -62,7 +62,7 @@ def test_lengths_that_the_server_refuses_are_not_sent_by_another_tool() -> None:
         sent = replace(case(output=(144, 144)), found=Target(url, model="stand-in"))
         bench._check_server(sent, KEY)
         with refused("measure.all_too_long", ExitCode.USAGE, longest=400):
-            bench._check_server(replace(sent, numbers=replace(NUMBERS, output=(145, 145))), KEY)
+            bench._check_server(replace(sent, options=BenchOptions(output=(145, 145))), KEY)
 
 
 # --- the outcome ---------------------------------------------------------------------------------
@@ -70,9 +70,7 @@ def test_lengths_that_the_server_refuses_are_not_sent_by_another_tool() -> None:
 
 def test_a_run_whose_file_cannot_be_written_is_shown_with_the_problem(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    report = bench.kept(
-        replace(case(), options=BenchOptions(save=str(tmp_path / "file" / "a"))), BenchOutcome(RUN)
-    )
+    report = bench.kept(case(save=str(tmp_path / "file" / "a")), RUN)
     assert (report.run, report.path, report.predicted) == (RUN, None, None)
     assert report.problem is not None and report.problem.exit_code is ExitCode.FAILED
 
@@ -92,17 +90,17 @@ def test_a_service_is_predicted_for_the_load_that_is_sent(
 ) -> None:
     options = LaunchOptions(model="Qwen/Qwen3-8B", machine="simulated:hls2", cards=1)
     plan = route.plan(options)[0].to_json()
-    saved = BenchOptions(save=str(tmp_path / "run.json"))
-    measured = case(**{"input": (100, 301), "output": (10, 21), **numbers})
-    known = replace(measured, options=saved, found=Target(URL, plan=plan))
+    lengths = {"input": (100, 301), "output": (10, 21)}
+    measured = case(save=str(tmp_path / "run.json"), **{**lengths, **numbers})
+    known = replace(measured, found=Target(URL, plan=plan))
     expected = of_record(plan, load) if load else None
-    predicted = bench.kept(known, BenchOutcome(RUN)).predicted
+    predicted = bench.kept(known, RUN).predicted
     assert (expected is None) is (load is None) is (predicted is None)
     if expected is not None and predicted is not None:
         assert predicted.outcome.load == load
         assert predicted.outcome.e2e.mean == expected.outcome.e2e.mean
     # nor of a trace, or a server without a record
-    for other in (replace(saved, trace="t.csv"), saved):
+    for other in (replace(known.options, trace="t.csv"), known.options):
         found = known.found if other.trace else Target(URL)
         one = replace(known, options=other, found=found)
-        assert bench.kept(one, BenchOutcome(RUN)).predicted is None
+        assert bench.kept(one, RUN).predicted is None

@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 
 from gaudi_launch.cli.main import run
-from gaudi_launch.extensions.bench import chat, chat_options, conversation, webui
+from gaudi_launch.core.services.endpoint import Target
+from gaudi_launch.extensions.bench import chat, conversation, webui
+from gaudi_launch.extensions.bench.chat_options import ChatOptions
 from gaudi_launch.extensions.bench.client import ServerError
 
 pytestmark = pytest.mark.usefixtures("plain_english")
@@ -47,8 +49,8 @@ class Conversation:
 def talking(monkeypatch: pytest.MonkeyPatch) -> Conversation:
     made = Conversation()
     target = SimpleNamespace(url="http://h:1")
-    asked = SimpleNamespace(begin=lambda: made, target=target)
-    monkeypatch.setattr(chat, "read", lambda *options: asked)
+    monkeypatch.setattr(chat, "target", lambda server: target)
+    monkeypatch.setattr(chat, "begin", lambda *options: made)
     monkeypatch.setattr(conversation, "answer", made.answer)
     return made
 
@@ -151,16 +153,16 @@ def test_thoughts_are_shown_apart_from_the_answer(capsys: pytest.CaptureFixture[
 def test_the_options_of_a_chat_reach_it(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[Any] = []
 
-    def read(*options: Any) -> Any:
-        seen.append(options)
+    def begin(found: Target, *options: Any) -> Any:
+        seen.append((found.url, *options))
         raise KeyboardInterrupt
 
     for module in (chat, webui):
-        monkeypatch.setattr(module, "read", read)
+        monkeypatch.setattr(module, "begin", begin)
     options = ["--system", "s", "--model", "m", "--max-tokens", "5", "--temperature", "0.5"]
     assert run([command, "http://h", *options, "--timeout", "9"]) == 130
     assert run([command, "http://h"]) == 130
     assert seen == [
-        ("http://h", "m", "s", "5", "0.5", "9"),
-        ("http://h", None, "", None, None, chat_options.TIMEOUT.default),
+        ("http://h", ChatOptions("s", 5, 0.5, 9.0), "m"),
+        ("http://h", ChatOptions(timeout=120.0), None),
     ]

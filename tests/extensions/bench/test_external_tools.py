@@ -18,13 +18,13 @@ from gaudi_launch.core.base import interrupt
 from gaudi_launch.core.base.errors import ExitCode
 from gaudi_launch.core.services.endpoint import Target
 from gaudi_launch.extensions.bench import external_tools
-from gaudi_launch.extensions.bench.workload import BenchNumbers
+from gaudi_launch.extensions.bench.options import BenchOptions
 from tests.support.places import DATA
 from tests.support.refusals import failing
 from tests.support.stand_in_server import KEY, serving
 
 DATA = DATA / "bench"
-NUMBERS = BenchNumbers((64, 64), (16, 16), None, 2, 6, None, 0, 0, 600.0)
+NUMBERS = BenchOptions(input=(64, 64), output=(16, 16), concurrency=2, requests=6)
 SERVER = Target("http://h:1", model="m")
 
 

@@ -18,7 +18,6 @@ from gaudi_launch.core.base.messages import set_language
 from gaudi_launch.extensions.bench import plot, run_file, statistics
 from gaudi_launch.extensions.bench.compare import compare, doubts
 from gaudi_launch.extensions.bench.run_file import BenchRun, BenchWorkload, Sample, WorkloadRequest
-from gaudi_launch.extensions.bench.workload import from_trace, within
 from tests.support.plots import needs_matplotlib, size_of, texts
 from tests.support.refusals import failing
 
@@ -172,28 +171,6 @@ def test_what_cannot_be_compared_is_said() -> None:
         "measure.had_failures",
     ]
     assert doubts(second, second) == []
-
-
-def test_a_trace_keeps_its_times_and_can_be_cut_and_stretched(tmp_path: Path) -> None:
-    trace = tmp_path / "trace.csv"
-    trace.write_text("t_seconds,input_tokens,output_tokens\n5,100,10\n6,200,20\n9,300,30\n")
-    own = from_trace(str(trace), rate=None, requests=None, seconds=None, concurrency=None)
-    assert own.requests == (
-        WorkloadRequest(0, 100, 10),
-        WorkloadRequest(1, 200, 20),
-        WorkloadRequest(4, 300, 30),
-    )
-    assert (own.arrivals, own.to_json()["input_tokens"]) == ("own", 600)
-    cut = from_trace(str(trace), rate=None, requests=None, seconds=2, concurrency=3)
-    assert (len(cut.requests), cut.concurrency) == (2, 3)
-    fast = from_trace(str(trace), rate=4.0, requests=None, seconds=None, concurrency=None)
-    # two gaps at 4 a second take half a second in all
-    assert [row.at for row in fast.requests] == pytest.approx([0, 0.125, 0.5])
-    fitting = within(own, 210, None, 150)
-    assert (fitting.requests, fitting.left_out) == ((WorkloadRequest(0, 150, 10),), 2)
-    assert own.digest != fast.digest and own.digest == replace(own, source="elsewhere").digest
-    with pytest.raises(LaunchError):
-        within(own, 50, None, 1)
 
 
 @needs_matplotlib

@@ -71,10 +71,10 @@ def test_the_figures_of_a_run_for_people(capsys: pytest.CaptureFixture[str]) -> 
         capsys,
         "bench",
         [
-            partial(bench.show, run(), Path("/run.json"), False),
-            partial(bench.show, REMARKED, None, False),
-            partial(bench.show, OWN_TIMES, None, False),
-            partial(bench.show, EMPTY, None, False),
+            partial(bench.show_report, BenchReport(run(), Path("/run.json")), False),
+            partial(bench.show_report, BenchReport(REMARKED), False),
+            partial(bench.show_report, BenchReport(OWN_TIMES), False),
+            partial(bench.show_report, BenchReport(EMPTY), False),
         ],
     )
 
@@ -100,7 +100,7 @@ def test_figures_are_shown_before_the_failure_to_write_them(
             bench.show_report(report, True)
         assert caught.value is full
 
-    expected = printed(capsys, lambda: bench.show(run(), None, False))
+    expected = printed(capsys, lambda: bench.show_report(BenchReport(run()), False))
     # stdout is for the error as JSON
     assert printed(capsys, show) == f"(stderr)\n{expected}"
 

@@ -383,7 +383,7 @@ def test_the_disk_has_room_for_the_environment_and_the_copy(
     needed = 8 * 5 + 12 + (1 << 28)
     if archive:
         manifest = pack_manifest.read_folder(pack)
-        pack_archive.write(pack, tmp_path / "pack.tar", manifest, lambda count: None)
+        pack_archive.write(pack, tmp_path / "pack.tar", manifest)
         pack, needed = tmp_path / "pack.tar", needed + 5
     free = [needed - 1]
     monkeypatch.setattr(shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(0, 0, free[0]))

@@ -13,10 +13,6 @@ from gaudi_launch.extensions.offline import pack_archive, pack_manifest
 from tests.support.packs import made
 
 
-def silent(count: int) -> None:
-    pass
-
-
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     return made(tmp_path / "folder")
@@ -25,7 +21,7 @@ def folder(tmp_path: Path) -> Path:
 @pytest.fixture
 def archive(folder: Path, tmp_path: Path) -> Path:
     target = tmp_path / "pack.tar"
-    pack_archive.write(folder, target, pack_manifest.read_folder(folder), silent)
+    pack_archive.write(folder, target, pack_manifest.read_folder(folder))
     return target
 
 
@@ -71,7 +67,7 @@ def rewritten(archive: Path, change: str) -> None:
 def test_a_changed_file_is_refused(archive: Path, change: str, id: str) -> None:
     rewritten(archive, change)
     with pytest.raises(LaunchError) as caught:
-        pack_archive.verify(archive, silent)
+        pack_archive.verify(archive)
     values = caught.value.text.values
     assert (caught.value.id, values["path"]) == (id, str(archive))
     assert "weights" in str(values) or "outside" in str(values)
@@ -81,7 +77,7 @@ def test_a_changed_file_is_refused(archive: Path, change: str, id: str) -> None:
 def test_another_file_is_not_a_pack(tmp_path: Path, content: bytes) -> None:
     file = tmp_path / "other.tar"
     file.write_bytes(content)
-    for work in (pack_archive.read_manifest, lambda path: pack_archive.verify(path, silent)):
+    for work in (pack_archive.read_manifest, pack_archive.verify):
         with pytest.raises(LaunchError) as caught:
             work(file)
         error = caught.value
@@ -105,7 +101,7 @@ def test_an_archive_that_changed_after_its_check_is_not_unpacked(
 ) -> None:
     rewritten(archive, "additional")
     with pytest.raises(LaunchError) as caught:
-        pack_archive.unpack(archive, tmp_path / "out", silent)
+        pack_archive.unpack(archive, tmp_path / "out")
     values = {"path": str(archive), "name": "../outside"}
     assert (caught.value.id, caught.value.text.values) == ("offline.damaged", values)
     assert not (tmp_path / "outside").exists()
@@ -118,5 +114,5 @@ def test_the_files_after_a_cut_are_missing(archive: Path, kept: int, first: str)
     content = archive.read_bytes()
     archive.write_bytes(content[: content.index(b"123456789") + kept])
     with pytest.raises(LaunchError) as caught:
-        pack_archive.verify(archive, silent)
+        pack_archive.verify(archive)
     assert (caught.value.id, caught.value.text.values["first"]) == ("offline.missing", first)

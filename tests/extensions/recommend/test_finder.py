@@ -16,7 +16,7 @@ from gaudi_launch.extensions.recommend.analytic import fitting
 from gaudi_launch.extensions.recommend.case import RecommendCase
 from gaudi_launch.extensions.recommend.finder import find
 from gaudi_launch.extensions.recommend.space import Candidate, SearchCase
-from gaudi_launch.extensions.recommend.trial import Planned, Planner, Simulation, Trial
+from gaudi_launch.extensions.recommend.trial import Planner, Simulation, Trial
 from tests.support.recommend import goal, search_case
 from tests.support.refusals import failing
 
@@ -55,7 +55,7 @@ def planner(case: SearchCase) -> Planner:
     return app.CasePlanner(RecommendCase(case, goal("balanced"), options, "simulated:hls2"))
 
 
-def none(candidate: Candidate) -> Planned:
+def none(candidate: Candidate) -> Trial:
     raise AssertionError("nothing is planned")
 
 

@@ -23,7 +23,7 @@ from gaudi_launch.core.predict.targets import Targets
 from gaudi_launch.extensions.recommend import trial as module
 from gaudi_launch.extensions.recommend.goal import GoalName
 from gaudi_launch.extensions.recommend.space import Candidate
-from gaudi_launch.extensions.recommend.trial import Planned, Simulation, Trial
+from gaudi_launch.extensions.recommend.trial import Simulation, Trial
 from tests.support.recommend import goal, table_case
 from tests.support.traces import limits
 
@@ -35,8 +35,8 @@ SETUP = ServedSetup(limits(max_num_seqs=8), SPEED)
 PLAN: Any = SimpleNamespace(buckets=None, estimate=None, skips_warmup=False)
 
 
-def planned(candidate: Candidate) -> Planned:
-    return Planned(PLAN, SETUP)
+def planned(candidate: Candidate) -> Trial:
+    return Trial(candidate, SETUP, PLAN)
 
 
 def group(setup: ServedSetup | None) -> Any:
@@ -139,7 +139,7 @@ def test_what_cannot_be_planned_has_a_reason() -> None:
     why = message("placement.none_free", holders="-")
 
     def refusing(code: ExitCode) -> Simulation:
-        def plan(candidate: Candidate) -> Planned:
+        def plan(candidate: Candidate) -> Trial:
             raise LaunchError(why.id, code, **dict(why.values))
 
         return Simulation(table_case(), goal("cost"), plan)

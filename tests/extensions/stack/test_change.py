@@ -11,10 +11,8 @@ from typing import Any
 import pytest
 
 from gaudi_launch.core.base.messages import text
-from gaudi_launch.core.launch import serve, waiting
 from gaudi_launch.core.launch.serve import ServeMode
 from gaudi_launch.core.planning.launch_options import LaunchOptions
-from gaudi_launch.core.services.state import registry, reservation
 from gaudi_launch.core.services.state.registry import ServiceRecord
 from gaudi_launch.extensions.stack import change as stack_change
 from gaudi_launch.extensions.stack import stack_record
@@ -82,9 +80,7 @@ class Site(Lines):
 def routes(backends: Sequence[Backend]) -> dict[str, tuple[str, ...]]:
     """Return the services that requests for each name are routed to."""
     return {
-        name: tuple(each.service for each in backend.replicas)
-        for backend in backends
-        for name in backend.names
+        name: tuple(backend.replicas.values()) for backend in backends for name in backend.names
     }
 
 
@@ -97,15 +93,15 @@ def running(name: str, **state: Any) -> ServiceRecord:
 def site(monkeypatch: pytest.MonkeyPatch) -> Site:
     made = Site()
     for module, name, stand_in in (
-        (serve, "start", made.start),
-        (waiting, "until_ready", made.until_ready),
+        (stack_change, "start", made.start),
+        (stack_change, "until_ready", made.until_ready),
         (stack_change, "end_all", made.end_all),
         (gateway_cases, "start", made.begin_gateway),
         (gateway_cases, "renew", made.renew),
-        (stack_record, "write_record", made.write),
+        (stack_change, "write_record", made.write),
         # every port is free, also one that only root may open
-        (reservation, "free_port", lambda host, after, root: after + 1),
-        (registry, "find", running),
+        (stack_change, "free_port", lambda host, after, root: after + 1),
+        (stack_change, "find", running),
         (running_gateway, "set_routed", lambda name, engines, *, routed: None),
         (running_gateway, "routed_engines", lambda name: {}),
         (gateway_job, "routed_names", lambda name: {"a": ("x", "z")}),

@@ -20,7 +20,6 @@ from gaudi_launch.extensions.ray.schema import check
 from gaudi_launch.extensions.stack.gateway import gateway_image
 from gaudi_launch.extensions.stack.gateway.gateway_settings import (
     Backend,
-    GatewayReplica,
     GatewaySettings,
 )
 from tests.support.cli import golden, output
@@ -267,7 +266,7 @@ def test_a_gateway_whose_files_cannot_be_written_works_elsewhere(
     monkeypatch.setenv("GAUDI_LAUNCH_ENGINES_DIR", str(gateway_engines))
     folder, run_folder, port = tmp_path / "files", tmp_path / "run", unused_port()
     with engines(["a"]) as (engine,):
-        backend = Backend("a", (GatewayReplica(engine.url),))
+        backend = Backend("a", {engine.url: ""})
         settings = GatewaySettings(port=port, keys_file=keys_file(tmp_path))
         place = GatewayPlace(
             settings.host,

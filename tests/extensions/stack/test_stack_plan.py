@@ -106,11 +106,11 @@ def test_each_running_engine_is_kept_replaced_or_gone() -> None:
 def test_an_error_gets_its_line_once() -> None:
     stack = stack_of(A)
     error = LaunchError("services.drain", ExitCode.MACHINE, detail="more", found=1)
-    placed = stack_plan.at_line(stack, 7, error)
+    placed = stack_plan.error_at(stack, 7, error)
     assert (placed.id, placed.exit_code, placed.detail, dict(placed.text.values)) == (
         "stack.at_line",
         ExitCode.MACHINE,
         "more",
         {"path": PATH, "line": 7, "why": str(error)},
     )
-    assert stack_plan.at_line(stack, 9, placed) is placed
+    assert stack_plan.error_at(stack, 9, placed) is placed

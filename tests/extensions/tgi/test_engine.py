@@ -27,7 +27,8 @@ from gaudi_launch.core.planning.planner import make_plan
 from gaudi_launch.core.planning.request import Request
 from gaudi_launch.core.predict.limits import CoverageQuestion, as_limits
 from gaudi_launch.extensions.tgi.options import read_by
-from gaudi_launch.extensions.tgi.tgi_buckets import PAGED, TgiLimits, tgi_shapes
+from gaudi_launch.extensions.tgi.tgi_buckets import PAGED, tgi_shapes
+from gaudi_launch.extensions.tgi.tokens import Tokens
 from tests.support.cli import golden
 from tests.support.options_table import parse
 from tests.support.places import DATA
@@ -102,9 +103,8 @@ def test_our_own_tuning_sends_what_the_image_reads(case: Mapping[str, Any]) -> N
 
 def test_the_warm_up_is_that_of_the_warm_up_room() -> None:
     made = plan(f"-w {LLAMA} -i 1024 -l 2048 -b 32 -t 2048")
-    shapes = tgi_shapes(
-        PAGED, TgiLimits(1024, 2048, 32, 2048, 131072), {}, kv_blocks=made.num_blocks
-    )
+    tokens = Tokens(1024, 2048, 32, 2048)
+    shapes = tgi_shapes(PAGED, tokens, {}, kv_blocks=made.num_blocks, longest=131072)
     assert made.buckets is not None and made.buckets.graphs == shapes.shapes == 51
     assert made.buckets.prompt == [[batch, tokens, 0] for batch, tokens in shapes.prefill]
     assert made.estimate is not None and made.estimate.low_seconds > 0

@@ -5,27 +5,28 @@ from __future__ import annotations
 import pytest
 
 from gaudi_launch.core.base.errors import LaunchError
-from gaudi_launch.extensions.tgi.tgi_buckets import PAGED, POWERS, TgiLimits, TgiShapes, tgi_shapes
+from gaudi_launch.extensions.tgi.tgi_buckets import PAGED, POWERS, Images, TgiShapes, tgi_shapes
+from gaudi_launch.extensions.tgi.tokens import Tokens
 
-EIGHT_B = TgiLimits(1024, 2048, 32, 2048)
+EIGHT_B = Tokens(1024, 2048, 32, 2048)
 
 
 @pytest.mark.parametrize(
     ("limits", "kv_blocks", "prefill", "decode", "blocks"),
     [
-        (TgiLimits(512, 1024, 4, 2048), None, 12, 6, [128, 160]),
+        (Tokens(512, 1024, 4, 2048), None, 12, 6, [128, 160]),
         (EIGHT_B, None, 21, 30, [128, 256, 384, 512, 640]),
         (
-            TgiLimits(1024, 2048, 256, 4096),
+            Tokens(1024, 2048, 256, 4096),
             None,
             31,
             125,
             [*range(128, 1025, 128), 1152, 1536, 1920, 2560, 3328, 4224],
         ),
-        (TgiLimits(1000, 1500, 6, 6000), None, 32, 8, [128, 200]),
-        (TgiLimits(128, 256, 1, 128), None, 1, 2, [128, 130]),
+        (Tokens(1000, 1500, 6, 6000), None, 32, 8, [128, 200]),
+        (Tokens(128, 256, 1, 128), None, 1, 2, [128, 130]),
         (
-            TgiLimits(32000, 32768, 16, 32000),
+            Tokens(32000, 32768, 16, 32000),
             None,
             60,
             70,
@@ -35,7 +36,7 @@ EIGHT_B = TgiLimits(1024, 2048, 32, 2048)
     ],
 )
 def test_paged(
-    limits: TgiLimits, kv_blocks: int | None, prefill: int, decode: int, blocks: list[int]
+    limits: Tokens, kv_blocks: int | None, prefill: int, decode: int, blocks: list[int]
 ) -> None:
     shapes = tgi_shapes(PAGED, limits, {}, kv_blocks=kv_blocks)
     assert (len(shapes.prefill), len(shapes.decode), shapes.runs) == (prefill, decode, 3)
@@ -43,26 +44,26 @@ def test_paged(
 
 
 def test_vision_model_warms_only_decode() -> None:
-    shapes = tgi_shapes(PAGED, TgiLimits(4096, 8192, 4, 16384), {}, vision=True)
+    shapes = tgi_shapes(PAGED, Tokens(4096, 8192, 4, 16384), {}, images="prompt")
     assert shapes == TgiShapes([], [[b, k] for b in (4, 2, 1) for k in (128, 256, 384)], 3)
 
 
 @pytest.mark.parametrize(
-    ("limits", "env", "vision", "prefill_bs", "lengths", "decode"),
+    ("limits", "env", "images", "prefill_bs", "lengths", "decode"),
     [
-        (EIGHT_B, {}, False, [1, 2], [256, 512, 768, 1024], [1, 2, 4, 8, 16, 32]),
+        (EIGHT_B, {}, "", [1, 2], [256, 512, 768, 1024], [1, 2, 4, 8, 16, 32]),
         (
-            TgiLimits(1024, 2048, 256, 4096),
+            Tokens(1024, 2048, 256, 4096),
             {"PAD_SEQUENCE_TO_MULTIPLE_OF": "64"},
-            False,
+            "",
             [1, 2, 4],
             list(range(64, 1025, 64)),
             [2**i for i in range(9)],
         ),
         (
-            TgiLimits(4096, 8192, 4, 16384),
+            Tokens(4096, 8192, 4, 16384),
             {},
-            True,
+            "prompt",
             [1, 2, 4],
             [2048, 2176, 2432, 2944, 3968, 4096],
             [1, 2, 4],
@@ -70,14 +71,14 @@ def test_vision_model_warms_only_decode() -> None:
     ],
 )
 def test_powers(
-    limits: TgiLimits,
+    limits: Tokens,
     env: dict[str, str],
-    vision: bool,
+    images: Images,
     prefill_bs: list[int],
     lengths: list[int],
     decode: list[int],
 ) -> None:
-    shapes = tgi_shapes(POWERS, limits, env, vision=vision)
+    shapes = tgi_shapes(POWERS, limits, env, images=images)
     assert shapes == TgiShapes(
         [[b, s] for b in prefill_bs for s in lengths], [[b] for b in decode], 1
     )

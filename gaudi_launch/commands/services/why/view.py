@@ -49,13 +49,7 @@ def lines_of(explanation: Explanation, *, complete: bool = True) -> list[str]:
     Without ``complete`` each has the first line of its evidence, and no source.
     """
     found, content = explanation.found, explanation.content
-    lines = [_outcome(explanation), rendered(explanation.note) or ""]
-    command = next((each for cause in found.causes for each in cause.commands), "")
-    if command:
-        lines.insert(1, text("page.next", command=command))
-    if explanation.simulated:
-        lines.append(text("diagnose.simulated"))
-    lines = [line for line in lines if line]
+    lines = _answer(explanation)
     lines += _unexplained(explanation, _LOG_LINES if complete else _FEW_LOG_LINES)
     lines += _lines(found.causes, content, text("diagnose.word_cause"), complete=complete)
     if found.permanent:
@@ -69,6 +63,18 @@ def lines_of(explanation: Explanation, *, complete: bool = True) -> list[str]:
     if not complete and (found.causes or found.findings):
         lines.append(text("diagnose.more"))
     return [part for line in lines for part in line.split("\n")]
+
+
+def _answer(explanation: Explanation) -> list[str]:
+    """Return how the run ended, the next command, and what is known of the service."""
+    lines = [_outcome(explanation)]
+    commands = [each for cause in explanation.found.causes for each in cause.commands]
+    if commands:
+        lines.append(text("page.next", command=commands[0]))
+    lines.append(rendered(explanation.note) or "")
+    if explanation.simulated:
+        lines.append(text("diagnose.simulated"))
+    return [line for line in lines if line]
 
 
 def show(explanation: Explanation, *, complete: bool) -> None:

@@ -10,6 +10,7 @@ from gaudi_launch.core.base.messages import Message, message
 from gaudi_launch.extensions.bench.client import ServerError
 
 Verdict = Literal["ok", "fail", "skip"]
+Fault = Literal["", "way", "engine"]
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,7 @@ class CheckRow:
     sentence: Message
     seconds: float = 0.0
     values: Mapping[str, Any] = field(default_factory=dict)
-    fault: Literal["", "way", "engine"] = ""
+    fault: Fault = ""
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -40,32 +41,14 @@ class CheckRow:
 def failed(name: str, error: ServerError) -> CheckRow:
     """Return the row of a failed request."""
     values = {"kind": error.kind, "status": error.status, "detail": error.detail}
-    if error.kind == "connect":
-        return CheckRow(
-            name,
-            "fail",
-            message("measure.fail_connect", why=error.detail),
-            values=values,
-            fault="way",
-        )
+    # 404 and the like: this address is not a server of this kind; 5xx: it is one, and it failed
+    fault: Fault = "engine"
+    if error.kind == "connect" or (error.kind == "status" and error.status < 500):
+        fault = "way"
     if error.kind == "status" and error.status in (401, 403):
-        return CheckRow(
-            name,
-            "fail",
-            message("measure.fail_key", status=error.status),
-            values=values,
-            fault="way",
-        )
-    if error.kind == "status":
+        sentence = message("measure.fail_key", status=error.status)
+    elif error.kind == "status":
         sentence = message("measure.fail_status", status=error.status, why=error.detail)
-        # 404 and the like: this address is not a server of this kind; 5xx: it is one, and it failed
-        if error.status < 500:
-            return CheckRow(name, "fail", sentence, values=values, fault="way")
-        return CheckRow(name, "fail", sentence, values=values, fault="engine")
-    return CheckRow(
-        name,
-        "fail",
-        message(f"measure.fail_{error.kind}", why=error.detail),
-        values=values,
-        fault="engine",
-    )
+    else:
+        sentence = message(f"measure.fail_{error.kind}", why=error.detail)
+    return CheckRow(name, "fail", sentence, values=values, fault=fault)

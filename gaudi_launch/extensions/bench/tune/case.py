@@ -33,6 +33,7 @@ from gaudi_launch.core.predict.balance import balanced
 from gaudi_launch.core.services.state import registry
 from gaudi_launch.core.services.state.reservation import system_port
 from gaudi_launch.extensions.bench import case as bench
+from gaudi_launch.extensions.bench.options import BenchOptions
 from gaudi_launch.extensions.bench.tune.state import (
     TuneCandidate,
     TuneFigure,
@@ -43,7 +44,7 @@ from gaudi_launch.extensions.bench.tune.state import (
 
 if TYPE_CHECKING:
     from gaudi_launch.core.launch.report import Reporter
-    from gaudi_launch.extensions.bench.case import BenchCase, BenchOutcome, BenchWatcher
+    from gaudi_launch.extensions.bench.case import BenchCase, BenchWatcher
     from gaudi_launch.extensions.bench.run_file import BenchRun
 
 _log = logging.getLogger(__name__)
@@ -168,11 +169,6 @@ def is_simulated(options: LaunchOptions) -> bool:
     return bool(entry(options.engine or "auto").machine)
 
 
-def seconds_of(given: TuneOptions) -> float:
-    """Return the time of a search."""
-    return 60.0 * given.minutes
-
-
 def tune(state: TuneState, seconds: float, save: Path | None, tools: TuneTools) -> TuneOutcome:
     """Return the measured best plan of a search, written to a file for ``--plan``.
 
@@ -193,29 +189,14 @@ def begin(options: LaunchOptions, given: TuneOptions) -> TuneState:
 
     Raises LaunchError.
     """
-    if given.goal not in GOALS:
-        raise LaunchError("tune.goal", ExitCode.USAGE, found=given.goal, known=", ".join(GOALS))
-    if given.rate and given.concurrency:
-        raise LaunchError("capacity.one_demand", ExitCode.USAGE)
-    files = [Path(file) for file in given.plans or [options.plan_file or ""]]
-    if not any(file.is_file() for file in files):
-        found = " ".join(given.plans) or options.model or "-"
-        raise LaunchError("tune.plans", ExitCode.USAGE, found=found)
+    files = _files(options, given)
     # the best plan is a file
     refuse_secret_args(engine_args(table=option_table(UPSTREAM), user=options.extra))
     planned = [_planned(merged(replace(options, plan_file=str(file)))) for file in files]
     saved = read(files[0]).traffic
-    demand = given.rate or given.concurrency or given.trace
     named = given.concurrency or if_given(_clients_of, "--concurrency", saved.concurrency)
     clients = named or _clients(planned[0])
-    traffic = SavedTraffic(
-        input=options.text("input_range") or saved.input or _INPUT,
-        output=options.text("output_range") or saved.output or _OUTPUT,
-        rate=given.rate if demand else saved.rate,
-        trace=given.trace if demand else saved.trace,
-    )
-    if not (traffic.rate or traffic.trace):
-        traffic = replace(traffic, concurrency=str(clients))
+    traffic = _traffic(options, given, saved, clients)
     requests = given.requests or max(_FEWEST_REQUESTS, _ROUNDS_OF_CLIENTS * clients)
     return TuneState(
         folder=new_folder(planned[0], traffic, given.goal),
@@ -224,6 +205,36 @@ def begin(options: LaunchOptions, given: TuneOptions) -> TuneState:
         requests=requests,
         candidates=tuple(_candidate(*each) for each in zip(files, planned, strict=True)),
     )
+
+
+def _files(options: LaunchOptions, given: TuneOptions) -> list[Path]:
+    """Return the files to try. Raises LaunchError (USAGE)."""
+    if given.goal not in GOALS:
+        raise LaunchError("tune.goal", ExitCode.USAGE, found=given.goal, known=", ".join(GOALS))
+    if given.rate and given.concurrency:
+        raise LaunchError("capacity.one_demand", ExitCode.USAGE)
+    files = [Path(file) for file in given.plans or [options.plan_file or ""]]
+    if not any(file.is_file() for file in files):
+        found = " ".join(given.plans) or options.model or "-"
+        raise LaunchError("tune.plans", ExitCode.USAGE, found=found)
+    return files
+
+
+def _traffic(
+    options: LaunchOptions, given: TuneOptions, saved: SavedTraffic, clients: int
+) -> SavedTraffic:
+    """Return the load to measure: as given, else that of the first plan."""
+    traffic = SavedTraffic(
+        input=options.text("input_range") or saved.input or _INPUT,
+        output=options.text("output_range") or saved.output or _OUTPUT,
+        rate=given.rate,
+        trace=given.trace,
+    )
+    if not (given.rate or given.concurrency or given.trace):
+        traffic = replace(traffic, rate=saved.rate, trace=saved.trace)
+    if not (traffic.rate or traffic.trace):
+        traffic = replace(traffic, concurrency=str(clients))
+    return traffic
 
 
 def _candidate(file: Path, options: LaunchOptions) -> TuneCandidate:
@@ -365,12 +376,7 @@ def decide(state: TuneState) -> tuple[TuneStart, TuneStart | None, float]:
 
     Raises LaunchError (ENGINE) where nothing was measured.
     """
-    last = [start for start in state.starts if start.last and start.figures]
-    measured = last
-    if not any(start.candidate != 0 for start in last):
-        # time was too short for the last round: the newest of each
-        found = (state.best_start(number) for number in range(len(state.candidates)))
-        measured = [start for start in found if start is not None]
+    measured = state.decisive
     if not measured:
         failed = next((start.why for start in state.starts if start.why), "-")
         raise LaunchError("tune.nothing", ExitCode.ENGINE, why=failed)
@@ -454,11 +460,11 @@ def start_and_measure(
 def _measured(
     state: TuneState, trial: TuneTrial, name: str, watcher: BenchWatcher
 ) -> tuple[TuneFigure, ...]:
-    def sent(case: BenchCase) -> BenchOutcome:
-        outcome = bench.measure(case, watcher)
-        if outcome.interrupted:
+    def sent(case: BenchCase) -> BenchRun:
+        run = bench.measure(case, watcher)
+        if run.interrupted:
             raise KeyboardInterrupt
-        return outcome
+        return run
 
     # the first requests compile and allocate; they are not counted
     sent(_bench_case(state, name, _FEWEST_REQUESTS))
@@ -467,18 +473,17 @@ def _measured(
         stem = f"{trial.round + 1}{'-last' if trial.last else ''}-{trial.candidate}-{repeat + 1}"
         file = state.folder / f"{stem}.json"
         case = _bench_case(state, name, trial.requests, file)
-        outcome = sent(case)
-        bench.kept(case, outcome)
-        found.append(
-            figure_of(outcome.run, file.name, state.goal, state.candidates[trial.candidate].cards)
-        )
+        run = sent(case)
+        bench.kept(case, run)
+        cards = state.candidates[trial.candidate].cards
+        found.append(figure_of(run, file.name, state.goal, cards))
     return tuple(found)
 
 
 def _bench_case(state: TuneState, name: str, requests: int, file: Path | None = None) -> BenchCase:
     load: dict[str, Any] = state.traffic.to_json()
     save = mapped(str, file)
-    options = bench.BenchOptions(**load, requests=requests, tool=bench.BUILTIN, save=save)
+    options = BenchOptions(**load, requests=requests, tool=bench.BUILTIN, save=save)
     return bench.prepare((name,), options)
 
 

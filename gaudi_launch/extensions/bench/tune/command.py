@@ -43,10 +43,8 @@ def tune(
     from gaudi_launch.extensions.bench.tune import view
     from gaudi_launch.extensions.bench.view import Watching
 
-    seconds = use_case.seconds_of(given)
     state = use_case.begin(options, given)
     with Watching(quiet=as_json) as watching:
-        outcome = use_case.tune(
-            state, seconds, save, use_case.TuneTools(Terminal(), watching, given.no_doctor)
-        )
+        tools = use_case.TuneTools(Terminal(), watching, given.no_doctor)
+        outcome = use_case.tune(state, 60.0 * given.minutes, save, tools)
     view.show(outcome, as_json, complete=everything)

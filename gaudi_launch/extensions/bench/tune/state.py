@@ -76,6 +76,15 @@ class TuneState:
     candidates: tuple[TuneCandidate, ...]
     starts: tuple[TuneStart, ...] = ()
 
+    @property
+    def decisive(self) -> list[TuneStart]:
+        """Return the starts of the last round, else the newest of each candidate."""
+        last = [start for start in self.starts if start.last and start.figures]
+        if any(start.candidate != 0 for start in last):
+            return last
+        newest = [self.best_start(number) for number in range(len(self.candidates))]
+        return [start for start in newest if start is not None]
+
     def best_start(self, candidate: int) -> TuneStart | None:
         """Return the last measured start of a candidate; None without one."""
         measured = [

@@ -7,10 +7,15 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.core.base.fields import OptionRecord, switch
+from gaudi_launch.core.base.fields import text as option
+from gaudi_launch.core.base.json_values import array, mapping
 from gaudi_launch.core.base.messages import text
+from gaudi_launch.core.planning.parse import number
 from gaudi_launch.extensions.kubernetes.status import (
     CORE,
     INSTANCE,
@@ -23,7 +28,7 @@ from gaudi_launch.extensions.kubernetes.status import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from gaudi_launch.core.launch.report import Reporter
     from gaudi_launch.extensions.kubernetes.kubectl import Kubectl
@@ -35,13 +40,19 @@ _LEAST_LOG_REQUESTS = 5
 
 
 @dataclass(frozen=True)
-class LogOptions:
+class LogOptions(OptionRecord):
     """The selected lines of the engines' logs; ``pod`` empty: of all pods."""
 
-    lines: str
-    pod: str = ""
-    follow: bool = False
-    previous: bool = False
+    follow: bool = switch("-f", "--follow", help="Follow new lines.")
+    previous: bool = switch("--previous", help="Log of the container before the last restart.")
+    lines: int = option(
+        "--tail",
+        metavar="N",
+        help="Last lines of each pod.",
+        default="1000",
+        read=partial(number, least=0),
+    )
+    pod: str = option("--pod", metavar="NAME", help="Only this pod.")
 
 
 def status(name: str, access: Kubectl, reporter: Reporter) -> list[Status]:
@@ -52,9 +63,6 @@ def status(name: str, access: Kubectl, reporter: Reporter) -> list[Status]:
 
 def logs(name: str, access: Kubectl, options: LogOptions, reporter: Reporter) -> None:
     """Run kubectl to print the logs of a deployment's engines. Raises LaunchError."""
-    from gaudi_launch.core.planning.parse import number
-
-    lines = number("--tail", options.lines, 0)
     kubectl = _kubectl(name, access)
     pod = options.pod
     _check_name("--pod", pod)
@@ -68,7 +76,7 @@ def logs(name: str, access: Kubectl, options: LogOptions, reporter: Reporter) ->
         raise LaunchError("kube.no_pod", ExitCode.FAILED, name=pod or name)
     arguments = [pod] if pod else [f"--selector={_selector(name)},{_ENGINE}", "--prefix"]
     arguments.append(f"--container={next(iter(engines.values()))}")
-    arguments.append(f"--tail={lines}")
+    arguments.append(f"--tail={options.lines}")
     arguments.append(f"--max-log-requests={max(_LEAST_LOG_REQUESTS, len(engines))}")
     if options.follow:
         arguments.append("--follow")
@@ -132,7 +140,15 @@ def _deployments(
     Kinds of added controllers may be forbidden to a user who may see all others: that is reported,
     and is not a failure. Raises LaunchError (FAILED) where none has this name.
     """
-    items: list[dict[str, Any]] = []
+    items = [item for item in _objects(kubectl, name, reporter) if instance_of(item)]
+    found = [one for one in statuses(items) if name in ("", one.name)]
+    if name and not found:
+        raise LaunchError("kube.nothing", ExitCode.FAILED, name=name)
+    return [(one, [item for item in items if instance_of(item) == one.name]) for one in found]
+
+
+def _objects(kubectl: Kubectl, name: str, reporter: Reporter) -> Iterator[dict[str, Any]]:
+    """Yield the objects of a deployment, or of all without a name."""
     for kinds in (",".join(CORE), *OPTIONAL):
         try:
             document = kubectl.document("get", kinds, f"--selector={_selector(name)}")
@@ -141,10 +157,4 @@ def _deployments(
                 raise
             reporter.say(text("kube.not_seen", kind=kinds))
             continue
-        listed = (document or {}).get("items")
-        if isinstance(listed, list):
-            items += [item for item in listed if instance_of(item)]
-    found = [one for one in statuses(items) if name in ("", one.name)]
-    if name and not found:
-        raise LaunchError("kube.nothing", ExitCode.FAILED, name=name)
-    return [(one, [item for item in items if instance_of(item) == one.name]) for one in found]
+        yield from array(mapping(document).get("items"))

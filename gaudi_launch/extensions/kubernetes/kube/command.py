@@ -9,19 +9,20 @@ import typer
 
 from gaudi_launch.cli.command_app import JSON, CommandApp
 from gaudi_launch.cli.endless import until_ctrl_c
+from gaudi_launch.cli.record_options import RecordCommand, record
 from gaudi_launch.cli.shared_options import ALL
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.messages import text
+from gaudi_launch.extensions.kubernetes.kube import case as kube
+from gaudi_launch.extensions.kubernetes.kube.case import LogOptions
+from gaudi_launch.extensions.kubernetes.kubectl import Kubectl
 
 app = CommandApp(
     no_args_is_help=True,
 )
 
-_NAMESPACE = typer.Option(
-    "", "-N", "--namespace", metavar="NAME", help="Namespace (default: that of kubectl)."
-)
-_KUBECONFIG = typer.Option("", "--kubeconfig", metavar="FILE", help="kubectl's configuration.")
-_CONTEXT = typer.Option("", "--context", metavar="NAME", help="Context in that configuration.")
+_Access = record(Kubectl())
+_Logs = record(LogOptions())
 
 
 @app.callback()
@@ -30,60 +31,44 @@ def _group() -> None:
     permissions."""
 
 
-@app.command()
+@app.command(cls=RecordCommand)
 def status(
     name: str = typer.Argument(
         "", metavar="[NAME]", help="One deployment (default: all of gaudi-launch)."
     ),
-    namespace: str = _NAMESPACE,
-    kubeconfig: str = _KUBECONFIG,
-    context: str = _CONTEXT,
+    access: Kubectl = _Access,
     everything: bool = ALL,
     as_json: bool = JSON,
 ) -> None:
     """Show replicas and pods, with the reason for waiting: node, huge pages, image, warm-up."""
     from gaudi_launch.cli.console import emit_json
     from gaudi_launch.cli.terminal import Terminal
-    from gaudi_launch.extensions.kubernetes.kube import case as kube
     from gaudi_launch.extensions.kubernetes.kube.view import show
-    from gaudi_launch.extensions.kubernetes.kubectl import Kubectl
 
-    found = kube.status(name, Kubectl(namespace, kubeconfig, context), Terminal())
+    found = kube.status(name, access, Terminal())
     if as_json:
         emit_json({"schema": 1, "deployments": [each.to_json() for each in found]})
     else:
         show(found, complete=everything)
 
 
-@app.command()
+@app.command(cls=RecordCommand)
 def logs(
     name: str = typer.Argument(..., metavar="NAME", help="The deployment."),
-    namespace: str = _NAMESPACE,
-    kubeconfig: str = _KUBECONFIG,
-    context: str = _CONTEXT,
-    follow: bool = typer.Option(False, "-f", "--follow", help="Follow new lines."),
-    previous: bool = typer.Option(
-        False, "--previous", help="Log of the container before the last restart."
-    ),
-    tail: str = typer.Option("1000", "--tail", metavar="N", help="Last lines of each pod."),
-    pod: str = typer.Option("", "--pod", metavar="NAME", help="Only this pod."),
+    access: Kubectl = _Access,
+    options: LogOptions = _Logs,
 ) -> None:
     """Print the engines' logs. '| gaudi-launch why -' explains a failed launch."""
     from gaudi_launch.cli.terminal import Terminal
-    from gaudi_launch.extensions.kubernetes.kube import case as kube
-    from gaudi_launch.extensions.kubernetes.kubectl import Kubectl
 
-    access = Kubectl(namespace, kubeconfig, context)
     with until_ctrl_c():
-        kube.logs(name, access, kube.LogOptions(tail, pod, follow, previous), Terminal())
+        kube.logs(name, access, options, Terminal())
 
 
-@app.command()
+@app.command(cls=RecordCommand)
 def delete(
     name: str = typer.Argument(..., metavar="NAME", help="The deployment."),
-    namespace: str = _NAMESPACE,
-    kubeconfig: str = _KUBECONFIG,
-    context: str = _CONTEXT,
+    access: Kubectl = _Access,
     volumes: bool = typer.Option(
         False, "--volumes", help="Also delete its PVCs: weights and compiled graphs."
     ),
@@ -93,10 +78,7 @@ def delete(
     import sys
 
     from gaudi_launch.cli.terminal import Terminal
-    from gaudi_launch.extensions.kubernetes.kube import case as kube
-    from gaudi_launch.extensions.kubernetes.kubectl import Kubectl
 
-    access = Kubectl(namespace, kubeconfig, context)
     objects = kube.removal(name, access, Terminal(), volumes=volumes)
     for each in objects:
         print(each)

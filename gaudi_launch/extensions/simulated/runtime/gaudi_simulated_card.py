@@ -147,14 +147,6 @@ class Prompt:
     before: int
 
 
-@dataclass(frozen=True)
-class StepPrice:
-    """Seconds of a step on the card, and the log lines of its compilations."""
-
-    seconds: float
-    warnings: tuple[str, ...] = ()
-
-
 class StepPricer:
     """Seconds of each step by its padded shapes.
 
@@ -172,8 +164,10 @@ class StepPricer:
             self._compiled.update(("decode", shape) for shape in settings.decode)
         self._compiles = bool(settings.prompt)
 
-    def price(self, prompts: Sequence[Prompt], sequences: int, blocks: int) -> StepPrice:
-        """Return the price of prompts and of sequences that decode.
+    def price(
+        self, prompts: Sequence[Prompt], sequences: int, blocks: int
+    ) -> tuple[float, list[str]]:
+        """Return the seconds of a step, and the log lines of its compilations.
 
         ``blocks`` are the KV blocks of these ``sequences``.
         """
@@ -203,8 +197,7 @@ class StepPricer:
                 + cost["decode_sequence"] * batch
                 + cost["decode_block"] * padded
             )
-        seconds = milliseconds / 1000 + compiled * self.settings.graph_seconds
-        return StepPrice(seconds, tuple(warnings))
+        return milliseconds / 1000 + compiled * self.settings.graph_seconds, warnings
 
     def forget(self) -> None:
         """Lose every compiled graph, as if nothing had been warmed up."""

@@ -244,12 +244,10 @@ class SimulatedExecutor(Executor):  # type: ignore[misc]
         if self.card.contiguous:
             # contiguous paged attention reads the cache up to the last block in use
             blocks = last_block + 1
-        price = self.pricer.price(prompts, sequences, blocks)
-        for line in price.warnings:
+        seconds, lines = self.pricer.price(prompts, sequences, blocks)
+        for line in lines:
             logger.warning(line)
-        due = self.clock.begin(
-            price.seconds * self.faults.slowness(), len(ids), continues=continues
-        )
+        due = self.clock.begin(seconds * self.faults.slowness(), len(ids), continues=continues)
         self._record()
         return PendingStep(due, ids, indexes)
 

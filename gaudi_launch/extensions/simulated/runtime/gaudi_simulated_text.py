@@ -146,6 +146,10 @@ class AnswerText:
             # plain text around a tool call that may come
             plain = self.token(answer, index)
             return plain if _is_set(row, plain) else answer.ending
+        return self._of_value(answer, row)
+
+    def _of_value(self, answer: Answer, row: Row) -> int:
+        """Return a token of a value: an empty object, or a string of a few terms."""
         terms = self._terms if answer.terms else self._first_terms
         term = _first_set(row, terms, answer.start + answer.said)
         quote, begin, end, spaced, space = (_first_set(row, marks) for marks in self._structure)
@@ -164,14 +168,12 @@ class AnswerText:
             answer.terms = 0
             return quote
         # where plain text is allowed but no quote, a string has to continue
-        digits = self._digits if term is None else []
-        if spaced is None:
-            # the type of a value is chosen after the space
-            space = None
-        for token in (term, space, *self._marks, *digits):
-            if token is not None and _is_set(row, token):
-                return token
-        return self._any(row)
+        if term is not None:
+            return term
+        # the type of a value is chosen after the space
+        spaces = [space] if spaced is not None and space is not None else []
+        found = _first_set(row, [*spaces, *self._marks, *self._digits])
+        return self._any(row) if found is None else found
 
     def _any(self, row: Row) -> int:
         """Return the first token that is allowed; a space only without others."""

@@ -25,31 +25,18 @@ SMALL_BYTES = 112 << 10
 
 
 @dataclass(frozen=True)
-class GatewayReplica:
-    """One engine: ``url`` is ``http://host:port``.
-
-    ``service`` is its name on this machine, whose state the gateway shows; "" for one without.
-    """
-
-    url: str
-    service: str = ""
-
-    @property
-    def address(self) -> str:
-        """Return ``host:port``."""
-        return self.url.removeprefix("http://")
-
-
-@dataclass(frozen=True)
 class Backend:
     """One model and the engines that serve it.
+
+    ``replicas`` has the URL of each engine (``http://host:port``) with the name of its service on
+    this machine, whose state the gateway shows; "" for one without.
 
     Requests are forwarded unchanged, so each engine must answer under ``model`` and every alias
     (vLLM: ``--served-model-name MODEL ALIAS ...``).
     """
 
     model: str
-    replicas: tuple[GatewayReplica, ...]
+    replicas: Mapping[str, str]
     aliases: tuple[str, ...] = ()
     balance: Balance = "least-load"
 
@@ -134,8 +121,8 @@ def check_backends(backends: Sequence[Backend]) -> None:
     for backend in backends:
         if not backend.replicas:
             raise LaunchError("gateway.no_replica", ExitCode.USAGE, model=backend.model)
-        for replica in backend.replicas:
-            if not _URL.fullmatch(replica.url):
+        for url in backend.replicas:
+            if not _URL.fullmatch(url):
                 raise LaunchError(
-                    "gateway.bad_replica", ExitCode.USAGE, model=backend.model, found=replica.url
+                    "gateway.bad_replica", ExitCode.USAGE, model=backend.model, found=url
                 )

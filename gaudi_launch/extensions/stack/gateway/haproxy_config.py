@@ -121,7 +121,7 @@ def gateway_files(
             "model": backend.model,
             "aliases": list(backend.aliases),
             "replicas": [
-                {"url": replica.url, "service": replica.service} for replica in backend.replicas
+                {"url": url, "service": service} for url, service in backend.replicas.items()
             ],
         }
         for backend in backends
@@ -482,8 +482,8 @@ def _backend(number: int, backend: Backend) -> str:
     ]
     # the name of an engine's service is in the log and in metrics
     lines += [
-        f"    server {replica.service or f'replica{at}'} {replica.address}"
-        for at, replica in enumerate(backend.replicas)
+        f"    server {service or f'replica{at}'} {url.removeprefix('http://')}"
+        for at, (url, service) in enumerate(backend.replicas.items())
     ]
     return "\n".join([*lines, ""])
 

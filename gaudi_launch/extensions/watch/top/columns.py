@@ -13,18 +13,12 @@ from gaudi_launch.core.base.messages import text
 from gaudi_launch.core.base.optional import mapped, mean
 from gaudi_launch.core.host.files import printable
 from gaudi_launch.extensions.watch.sample import CardSample, HostSample, ServiceSample
-from gaudi_launch.extensions.watch.trails import Trails, card_name
+from gaudi_launch.extensions.watch.top.state import TopState
+from gaudi_launch.extensions.watch.trails import card_name
 
 UNKNOWN = "-"
-PLAIN, DIM, GOOD, WARN, BAD, TITLE, CHOSEN = (
-    "plain",
-    "dim",
-    "good",
-    "warn",
-    "bad",
-    "title",
-    "chosen",
-)
+PLAIN, DIM, GOOD, WARN, BAD = "plain", "dim", "good", "warn", "bad"
+TITLE, CHOSEN = "title", "chosen"
 
 _T = TypeVar("_T")
 
@@ -38,36 +32,33 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Look:
-    """The past values to draw, and whether the terminal shows only ASCII."""
-
-    trails: Trails
-    ascii: bool = False
-
-
-@dataclass(frozen=True)
-class Row(Generic[_T]):
-    """One line of a section: its host and its sample."""
-
-    host: HostSample
-    item: _T
-
-
-@dataclass(frozen=True)
 class Column(Generic[_T]):
     """One column: its title's ID, its least width, and its cell.
 
-    ``grow`` takes the space that is left; ``from_width`` is the terminal's width from which it is
-    shown. Where the columns do not fit, those with the highest ``drop`` are left out first.
+    Without a cell it shows the host. ``trail`` draws past values instead: their kind and name, and
+    the most that they can be. ``grow`` takes the space that is left; ``from_width`` is the
+    terminal's width from which it is shown. Where the columns do not fit, those with the highest
+    ``drop`` are left out first.
     """
 
     title: str
     width: int
-    cell: Callable[[Row[_T], Look, int], Cell]
+    cell: Callable[[_T], Cell] | None = None
     right: bool = True
     grow: bool = False
     from_width: int = 0
     drop: int = 0
+    trail: Callable[[_T], tuple[str, str, float | None]] | None = None
+
+    def cell_of(self, host: HostSample, item: _T, state: TopState, width: int) -> Cell:
+        """Return the cell of a host's item, of this width."""
+        if self.trail is not None:
+            kind, name, most = self.trail(item)
+            values = state.trails.of(host.host, kind, name)
+            return Cell(sparkline(values, width, most, ascii=state.ascii), GOOD)
+        if self.cell is None:
+            return Cell(host.host)
+        return self.cell(item)
 
 
 def shown_columns(
@@ -155,35 +146,14 @@ def links(card: CardSample) -> Cell:
     return Cell(text("watch.links_down", count=len(card.ports_down)), BAD)
 
 
-def _use(row: Row[CardSample], look: Look, width: int) -> Cell:
-    return Cell(number(row.item.utilization_percent, "{:.0f}%"))
-
-
-def _use_trail(row: Row[CardSample], look: Look, width: int) -> Cell:
-    card = row.item
-    values = look.trails.of(row.host.host, "use", card_name(card.module, card.index))
-    return Cell(sparkline(values, width, 100.0, ascii=look.ascii), GOOD)
-
-
-def _power_trail(row: Row[CardSample], look: Look, width: int) -> Cell:
-    card = row.item
-    values = look.trails.of(row.host.host, "power", card_name(card.module, card.index))
-    return Cell(sparkline(values, width, card.power_cap_w, ascii=look.ascii), GOOD)
-
-
-def _memory(row: Row[CardSample], look: Look, width: int) -> Cell:
-    card = row.item
+def _memory(card: CardSample) -> Cell:
     if card.memory_total_mib is None:
         return Cell(UNKNOWN)
-    if card.memory_used_mib is None:
-        used = UNKNOWN
-    else:
-        used = f"{card.memory_used_mib / 1024:.1f}"
+    used = number(mapped(lambda mib: mib / 1024, card.memory_used_mib), "{:.1f}")
     return Cell(f"{used}/{card.memory_total_mib / 1024:.1f}")
 
 
-def _power(row: Row[CardSample], look: Look, width: int) -> Cell:
-    card = row.item
+def _power(card: CardSample) -> Cell:
     if card.power_w is None and card.power_cap_w is None:
         return Cell(UNKNOWN)
     return Cell(f"{number(card.power_w)}/{number(card.power_cap_w)}")
@@ -196,36 +166,54 @@ def _style(style: str, *, when: object) -> str:
     return PLAIN
 
 
-def _temperature(row: Row[CardSample], look: Look, width: int) -> Cell:
-    card = row.item
-    return Cell(number(card.temperature_c), _style(WARN, when=card.throttled))
+def _counted(count: int | None, style: str = WARN) -> Cell:
+    """Return a number of events, with a style where there are any."""
+    return Cell(number(count), _style(style, when=count))
 
 
-def _owner(row: Row[CardSample], look: Look, width: int) -> Cell:
+def _owner(card: CardSample) -> Cell:
     # a command without the folder of its program
-    first, blank, rest = (row.item.owner or "").partition(" ")
+    first, blank, rest = (card.owner or "").partition(" ")
     return Cell((first.rsplit("/", 1)[-1] + blank + rest) or UNKNOWN)
 
 
-def _events(row: Row[CardSample], look: Look, width: int) -> Cell:
-    count = row.item.uncorrectable_events
-    return Cell(number(count), _style(BAD, when=count))
+def _name(card: CardSample) -> str:
+    return card_name(card.module, card.index)
 
 
 CARDS: tuple[Column[CardSample], ...] = (
-    Column("host", 10, lambda row, look, width: Cell(row.host.host), right=False),
-    Column("module", 3, lambda row, look, width: Cell(card_name(row.item.module, row.item.index))),
-    Column("group", 3, lambda row, look, width: Cell(number(row.item.group)), drop=5),
-    Column("node", 4, lambda row, look, width: Cell(number(row.item.numa_node)), drop=6),
-    Column("use", 4, _use),
-    Column("use_trail", 8, _use_trail, right=False, grow=True, drop=7),
+    Column("host", 10, right=False),
+    Column("module", 3, lambda card: Cell(_name(card))),
+    Column("group", 3, lambda card: Cell(number(card.group)), drop=5),
+    Column("node", 4, lambda card: Cell(number(card.numa_node)), drop=6),
+    Column("use", 4, lambda card: Cell(number(card.utilization_percent, "{:.0f}%"))),
+    Column(
+        "use_trail",
+        8,
+        right=False,
+        grow=True,
+        drop=7,
+        trail=lambda card: ("use", _name(card), 100.0),
+    ),
     Column("memory", 11, _memory),
     Column("power", 8, _power),
-    Column("power_trail", 8, _power_trail, right=False, grow=True, from_width=110),
-    Column("temperature", 4, _temperature, drop=1),
-    Column("links", 6, lambda row, look, width: links(row.item), drop=2),
-    Column("events", 6, _events, from_width=100),
-    Column("state", 9, lambda row, look, width: card_state(row.item), right=False),
+    Column(
+        "power_trail",
+        8,
+        right=False,
+        grow=True,
+        from_width=110,
+        trail=lambda card: ("power", _name(card), card.power_cap_w),
+    ),
+    Column(
+        "temperature",
+        4,
+        lambda card: Cell(number(card.temperature_c), _style(WARN, when=card.throttled)),
+        drop=1,
+    ),
+    Column("links", 6, links, drop=2),
+    Column("events", 6, lambda card: _counted(card.uncorrectable_events, BAD), from_width=100),
+    Column("state", 9, card_state, right=False),
     Column("owner", 8, _owner, right=False, grow=True),
 )
 
@@ -248,37 +236,34 @@ def phase_of(service: ServiceSample) -> Cell:
     return Cell(words, WARN if service.alive else DIM)
 
 
+# phases with a short text
 _SHORT = frozenset(
-    (
-        *("start", "load", "profile", "kv_cache", "multimodal", "warmup_prompt", "warmup_decode"),
-        *(
-            "graph_prompt",
-            "graph_decode",
-            "sampler",
-            "stopping",
-            "failed",
-            "lost",
-            "stopped",
-            "answering",
-            "waiting",
-        ),
-    )
+    [
+        "start",
+        "load",
+        "profile",
+        "kv_cache",
+        "multimodal",
+        "warmup_prompt",
+        "warmup_decode",
+        "graph_prompt",
+        "graph_decode",
+        "sampler",
+        "stopping",
+        "failed",
+        "lost",
+        "stopped",
+        "answering",
+        "waiting",
+    ]
 )
 
 
-def _requests(row: Row[ServiceSample], look: Look, width: int) -> Cell:
-    service = row.item
+def _requests(service: ServiceSample) -> Cell:
     if service.running is None and service.waiting is None:
         return Cell(UNKNOWN)
-    return Cell(
-        f"{number(service.running)}+{number(service.waiting)}",
-        _style(WARN, when=service.waiting),
-    )
-
-
-def _tokens_trail(row: Row[ServiceSample], look: Look, width: int) -> Cell:
-    values = look.trails.of(row.host.host, "tokens", row.item.name)
-    return Cell(sparkline(values, width, ascii=look.ascii), GOOD)
+    words = f"{number(service.running)}+{number(service.waiting)}"
+    return Cell(words, _style(WARN, when=service.waiting))
 
 
 def seconds(value: float | None) -> str:
@@ -290,23 +275,15 @@ def seconds(value: float | None) -> str:
     return f"{value:.1f}s"
 
 
-def _kv(row: Row[ServiceSample], look: Look, width: int) -> Cell:
-    use = row.item.kv_use
+def _kv(service: ServiceSample) -> Cell:
+    use = service.kv_use
     if use is None:
         return Cell(UNKNOWN)
     return Cell(f"{use * 100:.0f}%", _style(BAD, when=use >= 0.95))
 
 
-def _counted(name: str) -> Callable[[Row[ServiceSample], Look, int], Cell]:
-    def cell(row: Row[ServiceSample], look: Look, width: int) -> Cell:
-        value: int | None = getattr(row.item, name)
-        return Cell(number(value), _style(WARN, when=value))
-
-    return cell
-
-
-def _left(row: Row[ServiceSample], look: Look, width: int) -> Cell:
-    left = row.item.left_seconds
+def _left(service: ServiceSample) -> Cell:
+    left = service.left_seconds
     if left is None:
         return Cell(UNKNOWN)
     return Cell(text("watch.left", minutes=f"{int(left) // 60}:{int(left) % 60:02}"))
@@ -319,40 +296,37 @@ def service_columns(services: Iterable[ServiceSample]) -> tuple[Column[ServiceSa
     return tuple(column for column in SERVICES if column.title != "simulated")
 
 
-def _simulated(row: Row[ServiceSample], look: Look, width: int) -> Cell:
-    if not row.item.simulated:
-        return Cell("")
-    return Cell(title_of("simulated"), WARN)
+def _simulated(service: ServiceSample) -> Cell:
+    if service.simulated:
+        return Cell(title_of("simulated"), WARN)
+    return Cell("")
 
 
 SERVICES: tuple[Column[ServiceSample], ...] = (
-    Column("host", 10, lambda row, look, width: Cell(row.host.host), right=False),
-    Column("service", 11, lambda row, look, width: Cell(row.item.name), right=False, grow=True),
+    Column("host", 10, right=False),
+    Column("service", 11, lambda service: Cell(service.name), right=False, grow=True),
     Column("simulated", 3, _simulated, right=False),
-    Column("phase", 14, lambda row, look, width: phase_of(row.item), right=False),
+    Column("phase", 14, phase_of, right=False),
     Column("left", 6, _left, from_width=100),
     Column("requests", 6, _requests),
-    Column("tokens", 6, lambda row, look, width: Cell(amount(row.item.tokens_per_second))),
-    Column("", 6, _tokens_trail, right=False, grow=True, drop=7),
-    Column("ttft", 6, lambda row, look, width: Cell(seconds(row.item.ttft_seconds))),
-    Column("tpot", 5, lambda row, look, width: Cell(seconds(row.item.tpot_seconds))),
+    Column("tokens", 6, lambda service: Cell(amount(service.tokens_per_second))),
+    Column(
+        "",
+        6,
+        right=False,
+        grow=True,
+        drop=7,
+        trail=lambda service: ("tokens", service.name, None),
+    ),
+    Column("ttft", 6, lambda service: Cell(seconds(service.ttft_seconds))),
+    Column("tpot", 5, lambda service: Cell(seconds(service.tpot_seconds))),
     Column("kv", 4, _kv),
-    Column("preemptions", 4, _counted("preemptions"), drop=2),
-    Column("compiles", 4, _counted("run_time_compiles"), drop=3),
-    Column("restarts", 3, _counted("restarts"), drop=4),
-    Column("watts", 5, lambda row, look, width: Cell(amount(row.item.power_w)), from_width=100),
-    Column(
-        "joules",
-        6,
-        lambda row, look, width: Cell(number(row.item.joules_per_token, "{:.2f}")),
-        from_width=110,
-    ),
-    Column(
-        "kwh",
-        6,
-        lambda row, look, width: Cell(number(row.item.kwh_today, "{:.2f}")),
-        from_width=130,
-    ),
+    Column("preemptions", 4, lambda each: _counted(each.preemptions), drop=2),
+    Column("compiles", 4, lambda each: _counted(each.run_time_compiles), drop=3),
+    Column("restarts", 3, lambda each: _counted(each.restarts), drop=4),
+    Column("watts", 5, lambda each: Cell(amount(each.power_w)), from_width=100),
+    Column("joules", 6, lambda each: Cell(number(each.joules_per_token, "{:.2f}")), from_width=110),
+    Column("kwh", 6, lambda each: Cell(number(each.kwh_today, "{:.2f}")), from_width=130),
 )
 
 
@@ -392,47 +366,33 @@ def _host_state(host: HostSample) -> Cell:
     return Cell(text("watch.host_ok"), GOOD)
 
 
-def _cards_total(name: str) -> Callable[[Row[HostSample], Look, int], Cell]:
-    def cell(row: Row[HostSample], look: Look, width: int) -> Cell:
-        return Cell(amount(total([getattr(card, name) for card in row.item.cards])))
-
-    return cell
+def _total(host: HostSample, name: str) -> float | None:
+    return total([getattr(card, name) for card in host.cards])
 
 
-def _mean_use(row: Row[HostSample], look: Look, width: int) -> Cell:
-    return Cell(number(mean([card.utilization_percent for card in row.item.cards]), "{:.0f}%"))
-
-
-def _host_memory(row: Row[HostSample], look: Look, width: int) -> Cell:
-    used = total([card.memory_used_mib for card in row.item.cards])
-    return Cell(amount(mapped(lambda mib: mib / 1024, used)))
-
-
-def _ready(row: Row[HostSample], look: Look, width: int) -> Cell:
-    if not row.item.answers:
+def _ready(host: HostSample) -> Cell:
+    if not host.answers:
         return Cell(UNKNOWN)
-    alive = [service for service in row.item.services if service.alive]
+    alive = [service for service in host.services if service.alive]
     ready = sum(service.phase == "ready" for service in alive)
     return Cell(f"{ready}/{len(alive)}")
 
 
+def _mean_use(host: HostSample) -> Cell:
+    return Cell(number(mean([card.utilization_percent for card in host.cards]), "{:.0f}%"))
+
+
+def _memory_of(host: HostSample) -> Cell:
+    return Cell(amount(mapped(lambda mib: mib / 1024, _total(host, "memory_used_mib"))))
+
+
 HOSTS: tuple[Column[HostSample], ...] = (
-    Column("hostname", 14, lambda row, look, width: Cell(row.item.host), right=False),
-    Column(
-        "product",
-        11,
-        lambda row, look, width: Cell(row.item.product or UNKNOWN),
-        right=False,
-        drop=1,
-    ),
-    Column(
-        "cards",
-        5,
-        lambda row, look, width: Cell(str(len(row.item.cards)) if row.item.answers else UNKNOWN),
-    ),
+    Column("hostname", 14, right=False),
+    Column("product", 11, lambda host: Cell(host.product or UNKNOWN), right=False, drop=1),
+    Column("cards", 5, lambda host: Cell(str(len(host.cards)) if host.answers else UNKNOWN)),
     Column("use", 5, _mean_use),
-    Column("memory", 8, _host_memory),
-    Column("power", 8, _cards_total("power_w")),
+    Column("memory", 8, _memory_of),
+    Column("power", 8, lambda host: Cell(amount(_total(host, "power_w")))),
     Column("services", 8, _ready),
-    Column("state", 14, lambda row, look, width: host_state(row.item), right=False, grow=True),
+    Column("state", 14, host_state, right=False, grow=True),
 )

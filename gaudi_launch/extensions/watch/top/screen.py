@@ -23,7 +23,7 @@ from gaudi_launch.core.base.messages import text
 from gaudi_launch.extensions.watch.sample import HostSample
 from gaudi_launch.extensions.watch.top import case as top
 from gaudi_launch.extensions.watch.top.case import WatchRequest
-from gaudi_launch.extensions.watch.top.columns import BAD, CHOSEN, DIM, GOOD, TITLE, WARN, Look
+from gaudi_launch.extensions.watch.top.columns import BAD, CHOSEN, DIM, GOOD, TITLE, WARN
 from gaudi_launch.extensions.watch.top.state import TopState, press
 from gaudi_launch.extensions.watch.top.view import lines, painted
 from gaudi_launch.extensions.watch.watched_hosts import WatchedHost, watching
@@ -201,21 +201,21 @@ def run(request: WatchRequest) -> None:
 
 def _loop(screen: LiveScreen, state: TopState, hosts: list[WatchedHost], interval: float) -> None:
     actions = ServiceActions(state)
-    look = Look(state.trails, ascii=not shows(sys.stdout, "▁▂█"))
+    state.ascii = not shows(sys.stdout, "▁▂█")
     codes = _CODES if is_coloured(sys.stdout) else _MONOCHROME
     next_update = 0.0
     while True:
         if time.monotonic() >= next_update:
             complete = _update(state, hosts)
             next_update = time.monotonic() + (interval if complete else _FIRST_TURN_SECONDS)
-            _draw(screen, state, look, codes)
+            _draw(screen, state, codes)
         wait = min(_KEY_TURN_SECONDS, max(0.0, next_update - time.monotonic()))
         keys = screen.keys(wait)
         for key in keys:
             if not press(state, key, actions):
                 return
         if keys or screen.resized():
-            _draw(screen, state, look, codes)
+            _draw(screen, state, codes)
 
 
 def _update(state: TopState, hosts: list[WatchedHost]) -> bool:
@@ -232,8 +232,8 @@ def _update(state: TopState, hosts: list[WatchedHost]) -> bool:
     return complete
 
 
-def _draw(screen: LiveScreen, state: TopState, look: Look, codes: dict[str, str]) -> None:
+def _draw(screen: LiveScreen, state: TopState, codes: dict[str, str]) -> None:
     width, height = screen.size()
     # the last column of the last line would scroll some terminals
-    shown = lines(state, width - 1, height, look)
+    shown = lines(state, width - 1, height)
     screen.show([painted(line, lambda style: codes.get(style, "")) for line in shown])

@@ -56,6 +56,8 @@ class TopState:
     message: str = ""
     local: bool = True
     everything: bool = False
+    # the terminal shows nothing else
+    ascii: bool = False
 
     def update(self, hosts: list[HostSample]) -> None:
         """Take the newest samples."""

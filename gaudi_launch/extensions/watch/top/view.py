@@ -31,8 +31,6 @@ from gaudi_launch.extensions.watch.top.columns import (
     WARN,
     Cell,
     Column,
-    Look,
-    Row,
     card_state,
     fitted,
     host_state,
@@ -58,13 +56,13 @@ def to_json(hosts: Sequence[HostSample]) -> dict[str, Any]:
     return {"schema": 1, "hosts": [codec.write(host) for host in hosts]}
 
 
-def lines(state: TopState, width: int, height: int, look: Look) -> list[Line]:
+def lines(state: TopState, width: int, height: int) -> list[Line]:
     """Return the screen: exactly ``height`` lines of at most ``width`` cells."""
     head = [_title(state, width)]
     if state.overlay is not None:
         body = _overlay(state, width, height - 2)
     else:
-        body = [*_machine_lines(state, width, look), *_sections(state, width, height - 2, look)]
+        body = [*_machine_lines(state, width), *_sections(state, width, height - 2)]
     body = body[: height - 2]
     body += [[Cell("")]] * (height - 2 - len(body))
     return [_within(line, width) for line in (*head, *body, _footer(state, width))]
@@ -104,13 +102,13 @@ def _footer(state: TopState, width: int) -> Line:
 # --- one host's CPUs and disks ------------------------------------------------------------------
 
 
-def _machine_lines(state: TopState, width: int, look: Look) -> list[Line]:
+def _machine_lines(state: TopState, width: int) -> list[Line]:
     if len(state.hosts) != 1:
         return []
     host = state.hosts[0]
     if not host.answers:
         return [[Cell(fitted(host.problem or "", width, right=False), BAD)]]
-    parts = [_node(host, node, look) for node in host.nodes]
+    parts = [_node(host, node, state) for node in host.nodes]
     if host.nodes:
         free = [node.hugepages_free for node in host.nodes]
         all_pages = [node.hugepages_total for node in host.nodes]
@@ -122,9 +120,9 @@ def _machine_lines(state: TopState, width: int, look: Look) -> list[Line]:
     return found
 
 
-def _node(host: HostSample, node: NodeSample, look: Look) -> Cell:
+def _node(host: HostSample, node: NodeSample, state: TopState) -> Cell:
     trail = sparkline(
-        look.trails.of(host.host, "cpu", str(node.id)), _TRAIL, 100.0, ascii=look.ascii
+        state.trails.of(host.host, "cpu", str(node.id)), _TRAIL, 100.0, ascii=state.ascii
     )
     return Cell(
         text(
@@ -174,19 +172,16 @@ def _flowed(parts: Sequence[Cell], width: int) -> list[Line]:
 # --- tables -------------------------------------------------------------------------------------
 
 
-def _sections(state: TopState, width: int, height: int, look: Look) -> list[Line]:
-    room = height - len(_machine_lines(state, width, look))
-    several = len(state.hosts) > 1
+def _sections(state: TopState, width: int, height: int) -> list[Line]:
+    room = height - len(_machine_lines(state, width))
     parts: dict[str, list[Line]] = {}
-    if several:
-        parts["hosts"] = _table(
-            HOSTS, [Row(host, host) for host in state.hosts], width, look, several=True
-        )
-    cards = [Row(*pair) for pair in state.cards()]
-    parts["cards"] = _table(CARDS, cards, width, look, several=several) or _nothing(state, "cards")
-    services = [Row(*pair) for pair in state.services()]
-    columns = service_columns(row.item for row in services)
-    table = _table(columns, services, width, look, several=several)
+    if len(state.hosts) > 1:
+        parts["hosts"] = _table(HOSTS, [(host, host) for host in state.hosts], state, width)
+    cards = _table(CARDS, state.cards(), state, width)
+    parts["cards"] = cards or _nothing(state, "cards")
+    services = state.services()
+    columns = service_columns(service for _, service in services)
+    table = _table(columns, services, state, width)
     parts["services"] = table or _nothing(state, "services")
     if services:
         state.chosen()
@@ -250,18 +245,21 @@ def _scrolled(state: TopState, part: list[Line], room: int) -> list[Line]:
 
 
 def _table(
-    columns: Sequence[Column[_T]], rows: Sequence[Row[_T]], width: int, look: Look, *, several: bool
+    columns: Sequence[Column[_T]],
+    rows: Sequence[tuple[HostSample, _T]],
+    state: TopState,
+    width: int,
 ) -> list[Line]:
     """Return a line of titles and one for each row; nothing without rows."""
     if not rows:
         return []
-    chosen = shown_columns(columns, width, several=several)
+    chosen = shown_columns(columns, width, several=len(state.hosts) > 1)
     titles = [fitted(title_of(column.title), size, right=column.right) for column, size in chosen]
     found: list[Line] = [[Cell(fitted(" ".join(titles), width, right=False), TITLE)]]
-    for row in rows:
+    for host, item in rows:
         line: Line = []
         for column, size in chosen:
-            cell = column.cell(row, look, size)
+            cell = column.cell_of(host, item, state, size)
             shown = fitted(cell.text, size, right=column.right)
             line += [Cell(" "), Cell(shown, cell.style)]
         found.append(_within(line[1:], width))

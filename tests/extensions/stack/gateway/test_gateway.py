@@ -31,7 +31,6 @@ from gaudi_launch.extensions.stack.gateway import running as running_gateway
 from gaudi_launch.extensions.stack.gateway.gateway_job import is_current
 from gaudi_launch.extensions.stack.gateway.gateway_settings import (
     Backend,
-    GatewayReplica,
     GatewaySettings,
     RequestLimits,
 )
@@ -399,11 +398,11 @@ def test_new_settings_end_no_request(
 def test_a_model_that_is_starting_is_listed_and_refused_with_the_time_left(
     pair: list[FakeEngine], gateway_engines: Path, own_folders: Path
 ) -> None:
-    starting = Backend("b", (GatewayReplica(f"http://127.0.0.1:{unused_port()}", "b-0"),))
-    down = Backend("c", (GatewayReplica(f"http://127.0.0.1:{unused_port()}"),))
+    starting = Backend("b", {f"http://127.0.0.1:{unused_port()}": "b-0"})
+    down = Backend("c", {f"http://127.0.0.1:{unused_port()}": ""})
     settings = GatewaySettings(port=unused_port())
     with (
-        service("b-0", starting.replicas[0].url, phase="warmup_decode") as folder,
+        service("b-0", next(iter(starting.replicas)), phase="warmup_decode") as folder,
         running("gw", [backend("a", *pair)], settings, gateway_engines) as port,
         pytest.MonkeyPatch.context() as environment,
     ):

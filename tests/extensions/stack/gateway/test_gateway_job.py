@@ -16,13 +16,12 @@ from gaudi_launch.extensions.stack.gateway import program
 from gaudi_launch.extensions.stack.gateway.gateway_job import gateway_job, renew, routed_names
 from gaudi_launch.extensions.stack.gateway.gateway_settings import (
     Backend,
-    GatewayReplica,
     GatewaySettings,
 )
 
 pytestmark = pytest.mark.usefixtures("plain_english")
 
-BACKENDS = (Backend("a", (GatewayReplica("http://127.0.0.1:9201"),)),)
+BACKENDS = (Backend("a", {"http://127.0.0.1:9201": ""}),)
 
 
 @pytest.fixture(autouse=True)
@@ -54,7 +53,7 @@ def test_a_job_names_its_models_and_has_no_more_threads_than_cpus(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("os.sched_getaffinity", lambda pid: {0, 5})
-    two = (*BACKENDS, Backend("b", (GatewayReplica("http://127.0.0.1:9202"),)))
+    two = (*BACKENDS, Backend("b", {"http://127.0.0.1:9202": ""}))
     job = gateway_job("gw", two, GatewaySettings(), restart="no")
     folder = store.service_dir("gw") / "gateway"
     assert (job.name, job.model, job.model_path, job.restart) == ("gw", "a, b", "a, b", "no")

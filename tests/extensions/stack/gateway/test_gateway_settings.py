@@ -7,7 +7,6 @@ import pytest
 from gaudi_launch.core.base.errors import ExitCode
 from gaudi_launch.extensions.stack.gateway.gateway_settings import (
     Backend,
-    GatewayReplica,
     GatewaySettings,
     RequestLimits,
     Tls,
@@ -17,7 +16,7 @@ from tests.support.places import TOP
 from tests.support.records import known
 from tests.support.refusals import failing
 
-ONE = (GatewayReplica("http://127.0.0.1:9201"),)
+ONE = {"http://127.0.0.1:9201": ""}
 
 
 @pytest.mark.parametrize(
@@ -28,10 +27,10 @@ ONE = (GatewayReplica("http://127.0.0.1:9201"),)
         ([Backend("模型", ONE)], "bad_model", {"found": "模型"}),
         ([Backend("a\nb", ONE)], "bad_model", {"found": "a\nb"}),
         ([Backend("a", ONE), Backend("b", ONE, aliases=("a",))], "twice", {"name": "a"}),
-        ([Backend("a", ())], "no_replica", {"model": "a"}),
+        ([Backend("a", {})], "no_replica", {"model": "a"}),
         *(
             (
-                [Backend("a", (*ONE, GatewayReplica(url)))],
+                [Backend("a", {**ONE, url: ""})],
                 "bad_replica",
                 {"model": "a", "found": url},
             )
@@ -68,7 +67,6 @@ def test_the_defaults_of_a_gateway() -> None:
     }
     backend = Backend("a", ONE, ("b",))
     assert (backend.balance, backend.names) == ("least-load", ("a", "b"))
-    assert (ONE[0].service, ONE[0].address) == ("", "127.0.0.1:9201")
 
 
 def test_names_and_addresses_of_engines_are_accepted() -> None:
@@ -76,7 +74,7 @@ def test_names_and_addresses_of_engines_are_accepted() -> None:
         [
             Backend(
                 "Qwen/Qwen3-8B",
-                (*ONE, GatewayReplica("http://[::1]:9202")),
+                {**ONE, "http://[::1]:9202": ""},
                 aliases=("chat", "a:b"),
             )
         ]

@@ -13,7 +13,6 @@ from gaudi_launch.core.base.reader import standalone
 from gaudi_launch.core.render.gateway import GatewayFiles
 from gaudi_launch.extensions.stack.gateway.gateway_settings import (
     Backend,
-    GatewayReplica,
     GatewaySettings,
     RequestLimits,
     Tls,
@@ -29,14 +28,11 @@ from tests.support.cli import golden
 
 CHAT = Backend(
     "Qwen/Qwen3-8B",
-    (
-        GatewayReplica("http://127.0.0.1:9201", "chat-0"),
-        GatewayReplica("http://127.0.0.1:9202", "chat-1"),
-    ),
+    {"http://127.0.0.1:9201": "chat-0", "http://127.0.0.1:9202": "chat-1"},
     aliases=("chat",),
     balance="prefix",
 )
-EMBED = Backend("bge-m3", (GatewayReplica("http://127.0.0.1:9203"),))
+EMBED = Backend("bge-m3", {"http://127.0.0.1:9203": ""})
 KEYS = Path("/etc/gateway/keys")
 
 

@@ -9,7 +9,7 @@ import pytest
 from rich.cells import cell_len
 
 from gaudi_launch.core.base.messages import set_language
-from gaudi_launch.extensions.watch.top.columns import BAD, WARN, Cell, Look, card_state
+from gaudi_launch.extensions.watch.top.columns import BAD, WARN, Cell, card_state
 from gaudi_launch.extensions.watch.top.state import Overlay, TopState
 from gaudi_launch.extensions.watch.top.view import (
     _cut,
@@ -29,7 +29,8 @@ pytestmark = pytest.mark.usefixtures("utc")
 
 
 def screen(state: TopState, width: int, height: int, *, ascii: bool = False) -> str:
-    shown = lines(state, width, height, Look(state.trails, ascii=ascii))
+    state.ascii = ascii
+    shown = lines(state, width, height)
     texts = [painted(line, lambda style: "") for line in shown]
     assert len(texts) == height
     assert [text for text in texts if cell_len(text) > width] == []
@@ -99,7 +100,7 @@ def test_the_footer_is_the_question_the_filter_or_the_message() -> None:
 def test_the_chosen_service_is_marked() -> None:
     state = state_of(HOST)
     state.selected = 1
-    shown = lines(state, 80, 24, Look(state.trails))
+    shown = lines(state, 80, 24)
     marked = [painted(line, lambda style: "7" if style == "chosen" else "") for line in shown]
     assert next(line for line in marked if "\x1b[7m" in line).startswith("\x1b[7mllama-70b")
 
