@@ -6,10 +6,9 @@ the prior of each, and errors count as in the shipped fit, so that one strange r
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -47,10 +46,9 @@ def learn(
     if old is not None:
         earlier, version = old.measurements, old.version + 1
     known = [*earlier, *news]
-    kept = tuple(dict.fromkeys(_Key(each) for each in known))[-_MOST_MEASUREMENTS:]
-    measurements = tuple(key.measurement for key in kept)
+    measurements = tuple(dict.fromkeys(known))[-_MOST_MEASUREMENTS:]
     figures = [figure_of(each) for each in measurements]
-    constants = _movable(shipped, {each.generation for each in measurements})
+    constants = _movable(shipped, {each.setup.generation for each in measurements})
     names = tuple(constants)
     start = np.array([constant.scaled for constant in constants.values()])
     before = errors(points_of(figures, names), start)
@@ -73,22 +71,6 @@ def learn(
         left_out=len(figures) - len(good) if good else 0,
         measurements=measurements,
     )
-
-
-@dataclass(frozen=True)
-class _Key:
-    """A measurement, equal to another one with the same values."""
-
-    measurement: SpeedMeasurement
-
-    def _words(self) -> str:
-        return json.dumps(asdict(self.measurement), sort_keys=True)
-
-    def __hash__(self) -> int:
-        return hash(self._words())
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Key) and self._words() == other._words()
 
 
 def _movable(shipped: Mapping[str, Constant], generations: set[Generation]) -> dict[str, Constant]:

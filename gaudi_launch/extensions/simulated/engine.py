@@ -302,7 +302,7 @@ class Simulated(VllmGaudi):
             cost=step_time_in(context, self),
             limits=context.limits,
             buckets=found[1] if found is not None else None,
-            graph_seconds=round((graph.low + graph.high) / 2, 3),
+            graph_seconds=round((graph.low_seconds + graph.high_seconds) / 2, 3),
             contiguous=is_contiguous(settings),
             warmed=not (request.skip_warmup or skips_warmup(settings, PLANNED_AS)),
             time_scale=request.time_scale or 1.0,

@@ -14,7 +14,6 @@ from gaudi_launch.core.base.paths import engines_dir
 from gaudi_launch.core.engines.detect import Installed, detect
 from gaudi_launch.core.engines.install.change import change, place_for
 from gaudi_launch.core.engines.install.in_use import marker_of
-from gaudi_launch.core.engines.install.install_steps import CodeStep
 from gaudi_launch.core.engines.install.step_runner import (
     InstallStep,
     Say,
@@ -97,7 +96,7 @@ class ImageRecipe:
 
     image: str
     base: Callable[[str | None, Mapping[str, str]], str]
-    planned: Callable[[ImageRequest, Mapping[str, str]], Sequence[CodeStep]]
+    planned: Callable[[ImageRequest, Mapping[str, str]], Sequence[InstallStep]]
     build: Callable[[ImageRequest, Mapping[str, str], Say], BuiltImage]
 
 
