@@ -23,6 +23,12 @@ from gaudi_launch.core.services.state.registry import ServiceRecord, find
 from gaudi_launch.core.services.stop import Stopped, still_busy, stop, tidy
 
 _LONGEST_DRAIN_SECONDS = 86400
+# by what `core.services.stop.stop` waits for
+_WAITED_FOR = {
+    "drain": "services.stop_drain",
+    "connections": "services.stop_connections",
+    "end": "services.stop_end",
+}
 
 
 def check_drain(seconds: float) -> None:
@@ -47,7 +53,7 @@ def end(
         if what == shown:
             return
         shown = what
-        reporter.say(text(f"services.stop_{what}", name=service.name, count=f"{value:.0f}"))
+        reporter.say(text(_WAITED_FOR[what], name=service.name, count=f"{value:.0f}"))
 
     stopped = stop(service, drain, say)
     if stopped.deaf:

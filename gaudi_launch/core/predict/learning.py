@@ -53,13 +53,13 @@ def learn(
     start = np.array([constant.scaled for constant in constants.values()])
     before = errors(points_of(figures, names), start)
     fitted = fit(figures, constants)
-    off = abs(errors(points_of(figures, names), fitted.values))
+    off = abs(errors(points_of(figures, names), fitted))
     good = [figure for figure, error in zip(figures, off, strict=True) if error <= _OUTLIER]
     if good and len(good) < len(figures):
         fitted = fit(good, constants)
-        off = abs(errors(points_of(good, names), fitted.values))
+        off = abs(errors(points_of(good, names), fitted))
     values = {}
-    for name, value in zip(fitted.names, fitted.values, strict=True):
+    for name, value in zip(names, fitted, strict=True):
         if constants[name].prior is not None:
             values[name] = float(value) * shipped[name].value / shipped[name].scaled
     return LearnedConstants(

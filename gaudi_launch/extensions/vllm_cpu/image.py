@@ -21,7 +21,7 @@ from gaudi_launch.core.base.messages import text
 from gaudi_launch.core.base.paths import engines_dir
 from gaudi_launch.core.engines.base import VLLM
 from gaudi_launch.core.engines.install.demo import demo_dir, demo_is_ready
-from gaudi_launch.core.engines.install.installation import BuiltImage, ImageRecipe, ImageRequest
+from gaudi_launch.core.engines.install.installation import ImageRecipe, ImageRequest
 from gaudi_launch.core.engines.install.pip_settings import PipSettings, read_settings
 from gaudi_launch.core.engines.install.step_runner import InstallStep, Say, alone, run_logged
 from gaudi_launch.core.planning.container import IMAGE as NAME_OF_IMAGE
@@ -92,10 +92,11 @@ def planned(request: ImageRequest, environment: Mapping[str, str]) -> tuple[Inst
     return steps(request, settings, Path("SETTINGS"))
 
 
-def build(request: ImageRequest, environment: Mapping[str, str], say: Say) -> BuiltImage:
+def build(request: ImageRequest, environment: Mapping[str, str], say: Say) -> int:
     """Build what is missing: the image, and the demo model's folder.
 
-    Raises LaunchError: no program (MACHINE), or the step that failed with its last lines (FAILED).
+    Return the number of steps that were run. Raises LaunchError: no program (MACHINE), or the step
+    that failed with its last lines (FAILED).
     """
     if shutil.which(request.program) is None:
         raise LaunchError("setup.no_docker", ExitCode.MACHINE, program=request.program)
@@ -103,7 +104,7 @@ def build(request: ImageRequest, environment: Mapping[str, str], say: Say) -> Bu
     log = folder / "setup.log"
     with alone() as place:
         if base_of(request.program) == request.base and (demo_is_ready() or not request.demo):
-            return BuiltImage(IMAGE, 0, log)
+            return 0
         # a complete demo model stays: a service may read it
         request = replace(request, demo=request.demo and not demo_is_ready())
         folder.mkdir(parents=True, exist_ok=True)
@@ -125,7 +126,7 @@ def build(request: ImageRequest, environment: Mapping[str, str], say: Say) -> Bu
             interrupt.run(_removal(request.program))
         if request.demo:
             place_demo(demo_part(), demo_dir())
-    return BuiltImage(IMAGE, len(commands), log)
+    return len(commands)
 
 
 def base_of(program: str) -> str | None:
