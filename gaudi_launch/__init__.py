@@ -72,13 +72,13 @@ def serve(
     ...     print(error.id, int(error.exit_code))
     plan.number 2
     """
-    from gaudi_launch.core.launch.serve import ServeMode
-    from gaudi_launch.core.launch.service import launch
+    from gaudi_launch.core.launch.report import Silent
+    from gaudi_launch.core.launch.serve import ServeMode, start
 
     how = ServeMode(
         name=name, no_doctor=not check_machine, quiet=True, restart=restart, detach=True
     )
-    return launch(options, how, reporter)
+    return start(options, how, reporter or Silent())
 
 
 def __getattr__(name: str) -> Any:

@@ -97,7 +97,7 @@ def refit(shipped: Mapping[str, Constant], figures: tuple[Figure, ...]) -> dict[
     }
     fitted = fitting.fit(figures, physical)
     made: dict[str, Constant] = {}
-    for name, value in zip(fitted.names, fitted.values, strict=True):
+    for name, value in zip(physical, fitted, strict=True):
         unit = shipped[name].scaled / shipped[name].value
         made[name] = replace(shipped[name], value=float(value / unit))
     found = {way: cross_validate(figures, physical, way) for way in (*WAYS, "owner")}
@@ -123,13 +123,13 @@ def cross_validate(
     """Return each figure's error when its group is left out of the fit."""
     all_fitted = fitting.fit(figures, constants)
     groups = left_out(figures, by)
-    points = fitting.points_of(figures, all_fitted.names)
+    points = fitting.points_of(figures, tuple(constants))
     found = np.zeros(len(figures))
     for group in dict.fromkeys(groups):
         out = np.array([one == group for one in groups])
         kept = [figure for figure, absent in zip(figures, out, strict=True) if not absent]
         fitted = fitting.fit(kept, constants, all_fitted, rounds)
-        found[out] = fitting.errors(points, fitted.values)[out]
+        found[out] = fitting.errors(points, fitted)[out]
     return found
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from gaudi_launch.cli.console import can_show, labelled
 from gaudi_launch.core.base.durations import duration, rough
 from gaudi_launch.core.base.messages import text
+from gaudi_launch.core.services.log.phase_names import phase_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -64,7 +65,7 @@ class LaunchPanel:
         from rich.text import Text
 
         progress = self.progress
-        found = Text(text(f"serve.phase_{progress.phase}"), style="bold")
+        found = Text(phase_text(progress.phase), style="bold")
         if progress.total:
             full, empty = (_ASCII_FULL, _ASCII_EMPTY) if ascii else (_FULL, _EMPTY)
             cells = round(_BAR_WIDTH * min(1.0, progress.done / progress.total))
@@ -88,7 +89,7 @@ class LaunchPanel:
 def _done(phases: Sequence[LaunchPhase]) -> str:
     """Return the phases that ended with their times."""
     ended = [
-        f"{text(f'serve.phase_{phase.name}')} {duration(phase.end - phase.begin)}"
+        f"{phase_text(phase.name)} {duration(phase.end - phase.begin)}"
         for phase in phases
         if phase.end is not None
     ]

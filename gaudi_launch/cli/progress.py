@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from gaudi_launch.cli import console
-from gaudi_launch.core.base.messages import text
+from gaudi_launch.core.services.log.phase_names import phase_text
 
 if TYPE_CHECKING:
     from rich.progress import ProgressColumn
@@ -167,7 +167,7 @@ class LaunchBar:
 def _plain(progress: LaunchProgress) -> str:
     from gaudi_launch.cli.launch_panel import left
 
-    words = [text(f"serve.phase_{progress.phase}")]
+    words = [phase_text(progress.phase)]
     if progress.total:
         words.append(f"{progress.done}/{progress.total}")
     return "  ".join([*words, *(word for word in (progress.bucket, left(progress)) if word)])

@@ -17,7 +17,7 @@ from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.messages import text
 
 if TYPE_CHECKING:
-    from gaudi_launch.core.launch.serve import StartedService
+    from gaudi_launch.core.launch.service import Service
     from gaudi_launch.core.services.process.supervise import EngineOutcome
 
 app = CommandApp()
@@ -101,7 +101,7 @@ def serve(
         _wait(started)
 
 
-def _wait(started: StartedService) -> None:
+def _wait(started: Service) -> None:
     """Show the detached launch until it answers. Ctrl-C ends the display only."""
     import time
 
@@ -123,7 +123,7 @@ def _wait(started: StartedService) -> None:
     print(text("services.stop_hint", name=started.name), flush=True)
 
 
-def _finish(outcome: EngineOutcome, started: StartedService) -> None:
+def _finish(outcome: EngineOutcome, started: Service) -> None:
     from gaudi_launch.core.services.diagnosis.failure import failure
     from gaudi_launch.core.services.run_record import read_run_record
     from gaudi_launch.core.services.state import store

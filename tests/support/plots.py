@@ -42,9 +42,10 @@ def noted_sheet(
     @contextmanager
     def sheet(shown: str, *, rows: int, size: tuple[int, int]) -> Iterator[Any]:
         assert (shown, rows, size) == (title, 2, inches)
-        yield SimpleNamespace(axes=made, rendered=lambda ending: ending.encode())
+        yield SimpleNamespace(axes=made)
 
     monkeypatch.setattr(plotting, "sheet", sheet)
+    monkeypatch.setattr(plotting, "rendered", lambda figure, ending: ending.encode())
     monkeypatch.setattr(
         plotting, "dress", lambda axis, *words: axis.drawn.append(("dress", *words))
     )

@@ -18,9 +18,9 @@ from gaudi_launch.core.predict.published import Kind, scored
 if TYPE_CHECKING:
     from rich.text import Text
 
+    from gaudi_launch.core.buckets.warmup_time import Estimate
     from gaudi_launch.core.launch.prediction import SpeedEstimate
     from gaudi_launch.core.planning.launch_options import LaunchOptions
-    from gaudi_launch.core.planning.plan import Estimate
     from gaudi_launch.core.predict.evidence import Evidence, Neighbour
     from gaudi_launch.core.predict.load import Load
     from gaudi_launch.core.predict.published import Figure

@@ -214,7 +214,7 @@ def _texts(host: Host, document: Mapping[str, Any]) -> Iterator[Message]:
     pairs: list[tuple[str, object, object]] = [
         (
             "hl-smi -L",
-            {row.index: natural_number(row.facts.get("Module ID")) for row in log},
+            {index: natural_number(facts.get("Module ID")) for index, facts in log.items()},
             modules,
         ),
         ("hl-smi", {row.index: row.memory_total_mib for row in table.rows}, memory),

@@ -239,22 +239,22 @@ def _build_image(
         planned = image.planned(request, os.environ)
         return _show([(step.id, step.argv) for step in planned], {}, as_json)
     begin = time.monotonic()
-    done = image.build(request, os.environ, say)
+    steps_run = image.build(request, os.environ, say)
     seconds = time.monotonic() - begin
     if as_json:
         document: dict[str, Any] = {
             "schema": 1,
             "engine": engine,
             "place": request.program,
-            "image": done.image,
+            "image": image.image,
             "demo": _demo_dir(request.demo),
-            "steps_run": done.steps_run,
+            "steps_run": steps_run,
             "seconds": round(seconds, 1),
         }
         return emit_json(document)
-    if not done.steps_run:
+    if not steps_run:
         typer.echo(text("setup.there"))
-    typer.echo(text("setup.done_image", image=done.image, engine=engine, program=request.program))
+    typer.echo(text("setup.done_image", image=image.image, engine=engine, program=request.program))
     return None
 
 

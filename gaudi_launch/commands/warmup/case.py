@@ -16,7 +16,7 @@ from gaudi_launch.core.buckets.optimiser.padding_cost import score
 from gaudi_launch.core.buckets.past_requests import read_workload
 from gaudi_launch.core.buckets.prompts_per_step import PromptsChoice, choose_prompts
 from gaudi_launch.core.buckets.strategies import Judged, judged
-from gaudi_launch.core.buckets.warmup_time import FILE_NAME, Span, per_graph, read_measured
+from gaudi_launch.core.buckets.warmup_time import FILE_NAME, Estimate, per_graph, read_measured
 from gaudi_launch.core.launch.launch_request import to_request
 from gaudi_launch.core.models.model import Model
 from gaudi_launch.core.planning.known_model import known_model
@@ -72,8 +72,8 @@ class WarmupResult:
     delivered: Delivered
     chosen: Judged
     shapes: Shapes
-    per_graph: Span
-    per_graph_cached: Span
+    per_graph: Estimate
+    per_graph_cached: Estimate
     notes: list[Message]
 
 

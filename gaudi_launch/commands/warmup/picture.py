@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
-from gaudi_launch.core.base.plotting import BLUE, Sheet, dress, label, plain_numbers, sheet
+from gaudi_launch.core.base.plotting import BLUE, dress, label, plain_numbers, rendered, sheet
 from gaudi_launch.core.buckets.bucket_list import Buckets
 from gaudi_launch.core.predict.simulator import Shapes, Weighted
 from gaudi_launch.core.predict.step_time import StepTime
@@ -82,10 +83,10 @@ def picture(buckets: Buckets, shapes: Shapes, cost: StepTime, title: str, ending
             made, 0, "prompt", heat(prompt, shapes.prompt, cost.prefill, _ROWS, _COLUMNS), prompt
         )
         _panel(made, 1, "decode", heat(decode, shapes.decode, cost.decode, _ROWS, _COLUMNS), decode)
-        return made.rendered(ending)
+        return rendered(made, ending)
 
 
-def _panel(made: Sheet, place: int, phase: str, grid: Heat, pairs: list[tuple[int, int]]) -> None:
+def _panel(made: Any, place: int, phase: str, grid: Heat, pairs: list[tuple[int, int]]) -> None:
     axis = made.axes[place]
     count = len(pairs)
     dress(
@@ -93,7 +94,7 @@ def _panel(made: Sheet, place: int, phase: str, grid: Heat, pairs: list[tuple[in
     )
     shares = [[100 * share for share in row] for row in grid.share]
     cells = axis.pcolormesh(_edges(grid.sizes), _edges(grid.batches), shares, cmap="Reds", vmin=0)
-    made.figure.colorbar(cells, ax=axis, label=label("plot.step_time"))
+    made.colorbar(cells, ax=axis, label=label("plot.step_time"))
     sizes, batches = [size for _, size in pairs], [batch for batch, _ in pairs]
     name = label("plot.bucket")
     axis.scatter(sizes, batches, s=14, marker="s", facecolors="none", edgecolors=BLUE, label=name)

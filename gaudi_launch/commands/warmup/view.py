@@ -17,7 +17,7 @@ from gaudi_launch.core.base.messages import text
 from gaudi_launch.core.base.plotting import write_picture
 from gaudi_launch.core.buckets.bucket_list import Buckets
 from gaudi_launch.core.buckets.strategies import Judged
-from gaudi_launch.core.buckets.warmup_time import Span
+from gaudi_launch.core.buckets.warmup_time import Estimate
 from gaudi_launch.core.launch.command_line import serve_command
 from gaudi_launch.core.predict.simulator import Weighted
 
@@ -34,9 +34,10 @@ _OF_NAME = "plan.name_"
 _SHORT = ("strategy", "graphs", "uncovered", "overhead", "cold")
 
 
-def seconds(span: Span, graphs: int) -> dict[str, float]:
+def seconds(per_graph: Estimate, graphs: int) -> dict[str, float]:
     """Return low and high seconds of this number of graphs."""
-    return {"low": round(span.low * graphs, 1), "high": round(span.high * graphs, 1)}
+    found = per_graph.of_graphs(graphs)
+    return {"low": round(found.low_seconds, 1), "high": round(found.high_seconds, 1)}
 
 
 def row(judged: Judged, chosen: bool, result: WarmupResult, columns: Sequence[str]) -> list[str]:
@@ -73,9 +74,10 @@ def _percent(judged: Judged) -> str:
     return f"{100 * judged.score.overhead:.2f} %{more}"
 
 
-def _span(per_graph: Span, judged: Judged) -> str:
+def _span(per_graph: Estimate, judged: Judged) -> str:
     """Return the time of all graphs of a list."""
-    return span(per_graph.low * judged.graphs, per_graph.high * judged.graphs)
+    found = per_graph.of_graphs(judged.graphs)
+    return span(found.low_seconds, found.high_seconds)
 
 
 def to_json(case: WarmupCase, result: WarmupResult) -> dict[str, Any]:

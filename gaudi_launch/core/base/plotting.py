@@ -14,7 +14,6 @@ import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -74,26 +73,19 @@ def label(id: str, **values: Any) -> str:
     return text(id, "zh" if has_chinese else "en", **values)
 
 
-@dataclass(frozen=True)
-class Sheet:
-    """A figure under way and its axes, left to right or top to bottom."""
-
-    figure: Any
-    axes: tuple[Any, ...]
-
-    def rendered(self, ending: str) -> bytes:
-        """Return the picture as a file's content; ``ending`` is one of `ENDINGS`."""
-        content = io.BytesIO()
-        # a name may have letters that no font here has; they are drawn as boxes
-        with _style(), warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            self.figure.savefig(
-                content,
-                format=ending.lstrip("."),
-                dpi=_DOTS_PER_INCH,
-                metadata={_DATE[ending]: None},
-            )
-        return content.getvalue()
+def rendered(figure: Any, ending: str) -> bytes:
+    """Return a figure as a file's content; ``ending`` is one of `ENDINGS`."""
+    content = io.BytesIO()
+    # a name may have letters that no font here has; they are drawn as boxes
+    with _style(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        figure.savefig(
+            content,
+            format=ending.lstrip("."),
+            dpi=_DOTS_PER_INCH,
+            metadata={_DATE[ending]: None},
+        )
+    return content.getvalue()
 
 
 # the same picture is the same file: no time of its making in it
@@ -108,8 +100,8 @@ def sheet(
     rows: int = 1,
     columns: int = 1,
     size: tuple[float, float] = (10, 5),
-) -> Iterator[Sheet]:
-    """Yield an empty sheet of ``rows`` by ``columns`` axes, ``size`` in inches.
+) -> Iterator[Any]:
+    """Yield an empty figure of ``rows`` by ``columns`` axes, ``size`` in inches.
 
     Raises LaunchError (FAILED).
     """
@@ -120,10 +112,10 @@ def sheet(
         # of axes without an extent and the like: nothing that a user could change
         warnings.simplefilter("ignore")
         figure = Figure(figsize=size, layout="constrained")
-        axes = figure.subplots(rows, columns, squeeze=False)
+        figure.subplots(rows, columns, squeeze=False)
         heading = f"{title}\n{subtitle}" if subtitle else title
         figure.suptitle(heading, fontsize=12)
-        yield Sheet(figure, tuple(axes.flat))
+        yield figure
 
 
 def dress(axis: Any, title: str, x: str, y: str) -> None:

@@ -5,6 +5,7 @@ Each engine has a parser for its variables.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -177,6 +178,12 @@ class SlicedAttention:
         Source: 1.22 bucketing/common.py, generate_prompt_buckets.
         """
         return query < self.threshold or query % self.size == 0
+
+    def added_query(self, query: int) -> int | None:
+        """Return the query of a bucket added for a prompt; None for a short one."""
+        if query < self.threshold:
+            return None
+        return math.ceil(query / self.size) * self.size
 
 
 def sliced_attention(env: Env) -> SlicedAttention | None:

@@ -15,6 +15,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from gaudi_launch.core.buckets.bucket_list import Bucket, BucketError
+from gaudi_launch.core.buckets.engine_env import SlicedAttention
 from gaudi_launch.core.buckets.ladders import fallback
 
 if TYPE_CHECKING:
@@ -216,7 +217,7 @@ class Raw:
 class FallbackRule:
     """The caps on an added bucket.
 
-    ``slice_query`` gives the query size of sliced attention, or None. ``append_twice``: a decode
+    ``slices``: the kernel of sliced attention, if any. ``append_twice``: a decode
     bucket is added even if the list has it.
     """
 
@@ -225,7 +226,7 @@ class FallbackRule:
     batch_cap: int | None
     prompt_context_cap: int
     decode_context_cap: int
-    slice_query: Callable[[int], int | None]
+    slices: SlicedAttention | None
     append_twice: bool = True
 
     def bucket(self, batch: int, query: int, context: int, *, is_prompt: bool) -> Bucket:
@@ -233,7 +234,9 @@ class FallbackRule:
         new_batch = fallback(batch, 2)
         if self.batch_cap is not None:
             new_batch = min(new_batch, self.batch_cap)
-        new_query = self.slice_query(query)
+        new_query = None
+        if self.slices is not None:
+            new_query = self.slices.added_query(query)
         if new_query is None:
             new_query = min(fallback(query, self.query_step), self.query_cap)
         cap = self.prompt_context_cap if is_prompt else self.decode_context_cap

@@ -38,12 +38,14 @@ class PastRequests:
     """Past requests, sorted by time.
 
     ``timed``: each has its time. ``shared``: the beginning of each that an earlier one had; empty
-    where the source does not state it.
+    where the source does not state it. ``own_times``: a load sends them at the recorded times,
+    otherwise at random ones.
     """
 
     requests: list[RequestLengths]
     timed: bool = False
     shared: tuple[SharedPrefix, ...] = ()
+    own_times: bool = False
 
 
 # names under which logs and public traces keep the three numbers; first match wins. docs/traces.md

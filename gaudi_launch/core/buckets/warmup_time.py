@@ -18,7 +18,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -70,12 +70,28 @@ class Measured:
 
 
 @dataclass(frozen=True)
-class Span:
-    """Seconds, low and high, and their basis."""
+class Estimate:
+    """Warm-up seconds as a range, with a sentence about its basis.
 
-    low: float
-    high: float
+    ``cached`` is the number of graphs that are read from the recipe cache.
+    """
+
+    low_seconds: float
+    high_seconds: float
     basis: Message
+    cached: int = 0
+
+    @property
+    def reason(self) -> Message:
+        """Return the basis, with the graphs from the recipe cache."""
+        if not self.cached:
+            return self.basis
+        return message("cache.estimate", basis=self.basis.render(), warm=self.cached)
+
+    def of_graphs(self, count: int) -> Estimate:
+        """Return the estimate of this number of graphs, from that of one."""
+        low, high = self.low_seconds * count, self.high_seconds * count
+        return replace(self, low_seconds=low, high_seconds=high)
 
 
 def warmup_class(model: Model) -> WarmupClass:
@@ -103,7 +119,7 @@ def per_graph(
     engine: str = "",
     model: Model | None = None,
     cards: int = 0,
-) -> Span:
+) -> Estimate:
     """Return the seconds that one graph takes; without a model, of a dense one.
 
     Measurements of the same engine, precision and cache state are preferred to published figures;
@@ -128,17 +144,12 @@ def per_graph(
     basis = message("warmup.basis_published", low=f"{low:.1f}", high=f"{high:.1f}")
     if cached:
         low, high = low * CACHED_SHARE[fp8], high * CACHED_SHARE[fp8]
-    return Span(low, high, basis)
+    return Estimate(low, high, basis)
 
 
-def _span(measured: Sequence[Measured], slack: float, basis: str) -> Span:
+def _span(measured: Sequence[Measured], slack: float, basis: str) -> Estimate:
     times = [each.seconds / each.graphs for each in measured]
-    return Span(min(times) / slack, max(times) * slack, message(basis, count=len(times)))
-
-
-def times(span: Span, graphs: int) -> Span:
-    """Return the time of this number of graphs."""
-    return Span(span.low * graphs, span.high * graphs, span.basis)
+    return Estimate(min(times) / slack, max(times) * slack, message(basis, count=len(times)))
 
 
 def read_measured(path: Path) -> list[Measured]:

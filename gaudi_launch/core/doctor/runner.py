@@ -91,6 +91,16 @@ def applies(check: Check, facts: DoctorFacts, named: Collection[str] = ()) -> bo
     )
 
 
+_NEEDS = {
+    "gaudi": "doctor.needs.gaudi",
+    "cards": "doctor.needs.cards",
+    "engine": "doctor.needs.engine",
+    "weights": "doctor.needs.weights",
+    "image": "doctor.needs.image",
+    "port": "doctor.needs.port",
+}
+
+
 def _barred(check: Check, facts: DoctorFacts) -> Verdict | None:
     """Return why a probe may not run."""
     has = {
@@ -105,8 +115,8 @@ def _barred(check: Check, facts: DoctorFacts) -> Verdict | None:
         if has.get(need, True):
             continue
         if need == "cards" and not facts.gaudi:
-            return Verdict.skip("doctor.needs.gaudi")
-        return Verdict.skip(f"doctor.needs.{need}")
+            need = "gaudi"
+        return Verdict.skip(_NEEDS[need])
     return None
 
 

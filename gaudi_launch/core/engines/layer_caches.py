@@ -48,7 +48,7 @@ def _layer(
         # a version that does not know shared layers gives them a separate cache
         rule = facts.cache["full"]
     if rule is None:
-        return LayerCache(kind, layers, "unknown", message("support.cache_unknown"))
+        return LayerCache(kind, layers, "unknown", message(_UNKNOWN))
     allocates = rule["allocates"]
     if kind == "latent" and not compresses(model, facts, variables):
         allocates = "full"
@@ -69,19 +69,32 @@ def compresses(model: Model, facts: Version, variables: Mapping[str, str]) -> bo
     return not types or not facts.mla or bool(types & facts.mla)
 
 
+_UNKNOWN = "support.cache_unknown"
+# of kinds that have one, whatever a version allocates
+_OF_KIND: Mapping[CacheKind, str] = {
+    "full": "support.cache_full",
+    "sliding": "support.cache_sliding_as_full",
+    "chunked": "support.cache_chunked_as_full",
+    "latent": "support.cache_not_compressed",
+}
+_OF_ALLOCATION: Mapping[tuple[CacheKind, str], str] = {
+    ("state", "state"): "support.cache_state_state",
+    ("state", "model"): "support.cache_state_model",
+    ("state", "none"): "support.cache_state_none",
+    ("state", "refused"): "support.cache_state_refused",
+    ("cross", "refused"): "support.cache_cross_refused",
+    ("shared", "none"): "support.cache_shared_none",
+    ("shared", "full"): "support.cache_shared_full",
+}
+
+
 def _sentence(model: Model, kind: CacheKind, allocates: str) -> Message:
     if kind == "latent" and allocates == "latent":
         width = "kv_lora_rank + qk_rope_head_dim"
         if model.mla_rank:
             width = str(model.mla_rank)
         return message("support.cache_latent", width=width)
-    if kind == "latent":
-        return message("support.cache_not_compressed")
-    if kind in ("sliding", "chunked"):
-        return message(f"support.cache_{kind}_as_full")
-    if kind == "full":
-        return message("support.cache_full")
-    return message(f"support.cache_{kind}_{allocates}")
+    return message(_OF_KIND.get(kind) or _OF_ALLOCATION.get((kind, allocates), _UNKNOWN))
 
 
 def refuses_layers(found: tuple[LayerCache, ...]) -> bool:

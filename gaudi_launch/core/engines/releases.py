@@ -165,19 +165,25 @@ def trial_of(constraints: str) -> PinTrial | None:
     )
 
 
+_UNRESOLVED = {
+    "conflict": "setup.unresolved_conflict",
+    "moving": "setup.unresolved_moving",
+}
+
+
 def no_constraints(release: Release) -> Message | None:
     """Return why a release has no constraints file; None where no reason is recorded."""
     found = _record("unresolved").get(f"{release.engine.partition('@')[0]}-{release.version}")
     if found is None:
         return None
-    return message(f"setup.unresolved_{found['reason']}", **found["values"])
+    return message(_UNRESOLVED[found["reason"]], **found["values"])
 
 
 def check_installable(name: str) -> None:
     """Raise LaunchError (USAGE) for a release that cannot be installed, with why."""
     found = _record("unresolved").get(name)
     if found is not None and found["reason"] == "moving":
-        raise LaunchError("setup.unresolved_moving", ExitCode.USAGE, **found["values"])
+        raise LaunchError(_UNRESOLVED["moving"], ExitCode.USAGE, **found["values"])
 
 
 @cache

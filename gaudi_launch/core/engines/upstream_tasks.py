@@ -10,6 +10,8 @@ from gaudi_launch.core.models.parameter_count import WRITING_MODELS
 from gaudi_launch.core.planning.engine_args import NO_ARGS, EngineArgs
 
 CHAT, EMBED, RERANK, POOL = "chat", "embed", "rerank", "pool"
+# message IDs of the reason for a pooling task's options
+TASK_REASONS = {EMBED: "gaudi.task_embed", RERANK: "gaudi.task_rerank", POOL: "gaudi.task_pool"}
 
 # vllm-project/vllm 0.32.0:vllm/config/model.py _SUFFIX_TO_DEFAULTS, in its order; "Model" takes the
 # encoders

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from gaudi_launch.core.host.files import captured, natural_number, small_number
 from gaudi_launch.core.host.hl_smi import Ask, HlSmi
-from gaudi_launch.core.host.hl_smi_text import Affinity, LogCard, Process, Table
+from gaudi_launch.core.host.hl_smi_text import Affinity, Process, Table
 from gaudi_launch.core.host.merge import Cards
 from gaudi_launch.core.host.sysfs import bus_address
 
@@ -61,7 +61,7 @@ def fill(
     want_topo = bare or cards.missing("cpus") or cards.missing("numa_node")
     # a hung driver hangs every query: at the same time they cost one time limit, not four
     with ThreadPoolExecutor(max_workers=4) as pool:
-        asked_log = pool.submit(_rows, bare, talk.log)
+        asked_log = pool.submit(talk.log) if bare else None
         asked_table = pool.submit(talk.table)
         asked_rows = pool.submit(_rows, want_rows, talk.cards)
         asked_topo = pool.submit(_rows, want_topo, talk.topo)
@@ -71,7 +71,8 @@ def fill(
         rows = talk.cards()
     processes = _fill_from_table(cards, table) if table is not None else ()
     _fill_from_rows(cards, rows)
-    _fill_from_log(cards, asked_log.result())
+    if asked_log is not None:
+        _fill_from_log(cards, asked_log.result())
     if cards.all and cards.missing("product") and table is None and bare:
         name = talk.name()
         for facts in cards:
@@ -125,19 +126,19 @@ def _fill_from_rows(cards: Cards, rows: Iterable[Mapping[str, str]]) -> None:
             facts.put(field, natural_number(row.get(name)), source)
 
 
-def _fill_from_log(cards: Cards, log: Iterable[LogCard]) -> None:
+def _fill_from_log(cards: Cards, log: Mapping[int, Mapping[str, str]]) -> None:
     source = "hl-smi -L"
-    for row in log:
-        bus = bus_address(row.facts.get("Bus Id"))
-        facts = cards.find(row.index, bus)
-        cards.put(facts, "index", row.index, source)
+    for index, row in log.items():
+        bus = bus_address(row.get("Bus Id"))
+        facts = cards.find(index, bus)
+        cards.put(facts, "index", index, source)
         cards.put(facts, "bus", bus, source)
-        cards.put(facts, "module", small_number(row.facts.get("Module ID")), source)
-        words = {**row.facts, _FIRMWARE: _firmware(row.facts.get(_FIRMWARE))}
+        cards.put(facts, "module", small_number(row.get("Module ID")), source)
+        words = {**row, _FIRMWARE: _firmware(row.get(_FIRMWARE))}
         for name, field in _LOG_WORDS.items():
             facts.put(field, words.get(name), source)
         for name, field in _LOG_WIDTHS.items():
-            width = row.facts.get(name, "").removeprefix("x")
+            width = row.get(name, "").removeprefix("x")
             facts.put(field, small_number(width), source)
 
 

@@ -14,7 +14,6 @@ from gaudi_launch.core.host import hl_smi_text
 from gaudi_launch.core.host.files import Files, captured, first_line, whole_number
 from gaudi_launch.core.host.hardware import Card, Host
 from gaudi_launch.core.host.hl_smi import Ask
-from gaudi_launch.core.host.hl_smi_text import LogCard
 
 _SLOWDOWNS = ("HW Slowdown", "Thermal Slowdown", "Power Slowdown")
 _ROWS = "Pending"
@@ -51,17 +50,17 @@ def read_health(host: Host, ask: Ask | None, files: Files | None) -> dict[int, C
                 found[card.index] = replace(found[card.index], limit_c=_limit(files, card))
     if ask is None:
         return found
-    for row in _long_list(ask):
-        if row.index in found:
-            reported = [name for name in _SLOWDOWNS if name in row.facts]
-            active = tuple(name for name in reported if row.facts[name].lower() == "active")
-            pending = row.facts.get(_ROWS, "").lower()
-            found[row.index] = replace(
-                found[row.index],
+    for index, facts in _long_list(ask).items():
+        if index in found:
+            reported = [name for name in _SLOWDOWNS if name in facts]
+            active = tuple(name for name in reported if facts[name].lower() == "active")
+            pending = facts.get(_ROWS, "").lower()
+            found[index] = replace(
+                found[index],
                 slowdowns=active if reported else None,
                 rows_pending={"yes": True, "no": False}.get(pending),
-                spi=_firmware(row.facts.get("Firmware [SPI] Version")),
-                fit=_firmware(row.facts.get("Firmware [FIT] Version")),
+                spi=_firmware(facts.get("Firmware [SPI] Version")),
+                fit=_firmware(facts.get("Firmware [FIT] Version")),
             )
     for index, counters in _violations(ask).items():
         if index in found:
@@ -69,21 +68,21 @@ def read_health(host: Host, ask: Ask | None, files: Files | None) -> dict[int, C
     return found
 
 
-def _long_list(ask: Ask) -> tuple[LogCard, ...]:
-    """Return the long list of the cards.
+def _long_list(ask: Ask) -> dict[int, dict[str, str]]:
+    """Return the long list of each card, by index.
 
     ``-q`` where ``-L`` of this release has become a short one.
     """
-    rows: tuple[LogCard, ...] = ()
+    found: dict[int, dict[str, str]] = {}
     for option in ("-L", "-q"):
         answer = ask([option])
         if answer.timed_out:
             break
         if answer.problem is None:
-            rows = hl_smi_text.parse_log(answer.text) or rows
-        if any(_ROWS in row.facts for row in rows):
+            found = hl_smi_text.parse_log(answer.text) or found
+        if any(_ROWS in facts for facts in found.values()):
             break
-    return rows
+    return found
 
 
 def _firmware(text: str | None) -> str | None:

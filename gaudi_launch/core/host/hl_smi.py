@@ -23,7 +23,7 @@ from gaudi_launch.core.base import interrupt
 from gaudi_launch.core.base.debug_log import ChildLog
 from gaudi_launch.core.base.guard import guarded
 from gaudi_launch.core.host import hl_smi_text
-from gaudi_launch.core.host.hl_smi_text import Affinity, LogCard, Table
+from gaudi_launch.core.host.hl_smi_text import Affinity, Table
 
 _log = logging.getLogger(__name__)
 
@@ -192,7 +192,7 @@ class HlSmi:
             )
         return without_modules
 
-    def log(self) -> tuple[LogCard, ...]:
+    def log(self) -> dict[int, dict[str, str]]:
         """Return the long list of each card: module, serial, status, firmware, PCIe link."""
         return hl_smi_text.parse_log(self.ask(["-L"]).content)
 

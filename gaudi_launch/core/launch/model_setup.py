@@ -82,7 +82,6 @@ def fetch(wanted: Wanted, reporter: Reporter) -> Pulled:
             folder,
             everything=wanted.everything,
             code=wanted.code,
-            repo_type=repo_type,
             report=reporter.downloading,
         )
     finally:

@@ -27,6 +27,7 @@ from gaudi_launch.core.launch.prepared import Prepared
 from gaudi_launch.core.launch.report import Reporter
 from gaudi_launch.core.launch.route import Reserved, launch
 from gaudi_launch.core.launch.saved_plan import merged, on_this_machine
+from gaudi_launch.core.launch.service import Service
 from gaudi_launch.core.launch.todo import CheckedPlan
 from gaudi_launch.core.planning.container import Container
 from gaudi_launch.core.planning.exported import SECRETS
@@ -45,7 +46,7 @@ from gaudi_launch.core.services.containers import (
 from gaudi_launch.core.services.process import detach
 from gaudi_launch.core.services.process.supervise import LIMITS, EngineOutcome
 from gaudi_launch.core.services.state import registry, secret_file, store
-from gaudi_launch.core.services.state.job import ServiceJob, Supervision, check_restart, job_of
+from gaudi_launch.core.services.state.job import ServiceJob, check_restart, job_of
 from gaudi_launch.core.services.state.orphans import orphans
 from gaudi_launch.core.services.state.reservation import claim
 
@@ -64,17 +65,7 @@ class ServeMode:
     image: str | None = None
 
 
-@dataclass(frozen=True)
-class StartedService:
-    """A service that ran (``outcome``), or was passed to a detached launcher (None)."""
-
-    name: str
-    outcome: EngineOutcome | None
-    log: Path
-    plan: Plan
-
-
-def start(options: LaunchOptions, how: ServeMode, reporter: Reporter) -> StartedService:
+def start(options: LaunchOptions, how: ServeMode, reporter: Reporter) -> Service:
     """Start a model; return when it ended, or is detached (``how.detach``).
 
     Without a port it takes that of the earlier service of its name, else the next free one from its
@@ -119,7 +110,7 @@ def _earlier_port(name: str | None) -> int | None:
     return listener.address(earlier.url)[1] if earlier.url else None
 
 
-def _at_a_free_port(options: LaunchOptions, how: ServeMode, reporter: Reporter) -> StartedService:
+def _at_a_free_port(options: LaunchOptions, how: ServeMode, reporter: Reporter) -> Service:
     """Start a model at the next free port from its engine's default.
 
     Another launch may take a port after it was found: the next one is tried then.
@@ -138,7 +129,7 @@ def _at_a_free_port(options: LaunchOptions, how: ServeMode, reporter: Reporter) 
             reporter.say(text("serve.next_port", port=port, free=free))
 
 
-def _start(options: LaunchOptions, how: ServeMode, reporter: Reporter) -> StartedService:
+def _start(options: LaunchOptions, how: ServeMode, reporter: Reporter) -> Service:
     """Start a model at the port of its options, else at its engine's default."""
     limits = dict(LIMITS)
     if how.phase_timeout is not None:
@@ -206,7 +197,7 @@ class _Serving:
         with claim(read, lambda host: place(request, host, engine), machine_root()) as reserved:
             yield reserved
 
-    def start(self, prepared: Prepared, made: Plan, held: tuple[int, ...]) -> StartedService:
+    def start(self, prepared: Prepared, made: Plan, held: tuple[int, ...]) -> Service:
         """Lock the name and start the engine."""
         _host, port = listener.address(made.url)
         name = self.how.name or store.default_name(prepared.model.name, str(port))
@@ -216,14 +207,14 @@ class _Serving:
         made = self.housed(prepared, made if cached is None else cached.plan)
         secrets = secret_file.SecretFile(store.service_dir(name), prepared.request.secret_options)
         made = secrets.named_in(made)
-        supervision = Supervision(
-            self.limits,
+        job = replace(
+            job_of(made, prepared.request, name, cached),
+            limits=self.limits,
             # a plan for another root does not concern this machine's CPUs; a container has an
             # option for them
             bind=machine_root() == Path("/") and made.container is None,
             restart=self.how.restart,
         )
-        job = job_of(made, prepared.request, name, supervision, cached)
         given = prepared.request.environment
         environment = {**os.environ, **{name: given[name] for name in SECRETS if name in given}}
         with preflight.hold_port(made.url, name) as ports, registry.hold(name) as lock:
@@ -232,8 +223,8 @@ class _Serving:
             if self.how.detach:
                 self.reporter.screen(made, log, quiet=True).begin()
                 detach.spawn(job, made.to_json(), environment, (lock, *held, *ports))
-                return StartedService(name, None, log, made)
-            return StartedService(name, self._stay(job, made, environment), log, made)
+                return Service(name, made, log)
+            return Service(name, made, log, self._stay(job, made, environment))
 
     def _stay(self, job: ServiceJob, made: Plan, environment: Mapping[str, str]) -> EngineOutcome:
         """Run the engine in the foreground until it ends."""

@@ -6,12 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gaudi_launch.core.launch.report import Reporter, Silent
-from gaudi_launch.core.launch.serve import ServeMode, start
 from gaudi_launch.core.launch.stop import left_error
 from gaudi_launch.core.launch.waiting import until_ready
-from gaudi_launch.core.planning.launch_options import LaunchOptions
 from gaudi_launch.core.planning.plan import Plan
+from gaudi_launch.core.services.process.supervise import EngineOutcome
 from gaudi_launch.core.services.state.registry import find
 from gaudi_launch.core.services.stop import stop
 
@@ -23,12 +21,14 @@ if TYPE_CHECKING:
 class Service:
     """A service that was started by `gaudi_launch.serve`.
 
-    ``log`` is the file with the engine's output.
+    ``log`` is the file with the engine's output. ``outcome`` is that of an engine that ran in this
+    process; None: a detached launcher runs it.
     """
 
     name: str
     plan: Plan
     log: Path
+    outcome: EngineOutcome | None = None
 
     @property
     def url(self) -> str:
@@ -71,9 +71,3 @@ class Service:
         trace: TracebackType | None,
     ) -> None:
         self.stop()
-
-
-def launch(options: LaunchOptions, how: ServeMode, reporter: Reporter | None = None) -> Service:
-    """Start a service (``how.detach``) and return its handle. Raises LaunchError."""
-    started = start(options, how, reporter or Silent())
-    return Service(started.name, started.plan, started.log)

@@ -8,14 +8,14 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.messages import text
 from gaudi_launch.core.launch.report import Reporter
 from gaudi_launch.core.services.process import detach
-from gaudi_launch.core.services.run_record import RunRecord, read_run_record
+from gaudi_launch.core.services.run_record import read_run_record
 from gaudi_launch.core.services.state import orphans
 from gaudi_launch.core.services.state.job import read_job
 from gaudi_launch.core.services.state.orphans import Orphan
@@ -23,27 +23,12 @@ from gaudi_launch.core.services.state.registry import ServiceRecord, find
 from gaudi_launch.core.services.stop import Stopped, still_busy, stop, tidy
 
 _LONGEST_DRAIN_SECONDS = 86400
-
-
-@dataclass(frozen=True)
-class EndedService:
-    """A service that was ended, and its cards that another process still uses.
-
-    Cards are module IDs. ``run`` is the record of simulated cards.
-    """
-
-    stopped: Stopped
-    busy: tuple[int, ...]
-    run: RunRecord | None = None
-
-    @property
-    def name(self) -> str:
-        return self.stopped.service.name
-
-    @property
-    def was_running(self) -> bool:
-        """Report whether any process of it was found."""
-        return self.stopped.was_alive or bool(self.stopped.orphans)
+# by what `core.services.stop.stop` waits for
+_WAITED_FOR = {
+    "drain": "services.stop_drain",
+    "connections": "services.stop_connections",
+    "end": "services.stop_end",
+}
 
 
 def check_drain(seconds: float) -> None:
@@ -54,7 +39,7 @@ def check_drain(seconds: float) -> None:
 
 def end(
     service: ServiceRecord, drain: float, reporter: Reporter, *, forget: bool = False
-) -> EndedService:
+) -> Stopped:
     """End a service, reporting each thing that is waited for once.
 
     ``forget`` removes its folder.
@@ -68,7 +53,7 @@ def end(
         if what == shown:
             return
         shown = what
-        reporter.say(text(f"services.stop_{what}", name=service.name, count=f"{value:.0f}"))
+        reporter.say(text(_WAITED_FOR[what], name=service.name, count=f"{value:.0f}"))
 
     stopped = stop(service, drain, say)
     if stopped.deaf:
@@ -77,7 +62,7 @@ def end(
     run = read_run_record(service.folder, service.state.get("engine_began"))
     if forget:
         shutil.rmtree(service.folder, ignore_errors=True)
-    return EndedService(stopped, busy, run)
+    return replace(stopped, busy=busy, run=run)
 
 
 def end_orphans(found: Sequence[Orphan]) -> list[Orphan]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
@@ -138,17 +138,6 @@ class Demand:
     clients: int = 0
 
 
-@dataclass(frozen=True)
-class PastTraffic:
-    """Past requests and how they arrive; ``past`` None: none were given.
-
-    ``own_times``: at the recorded times, otherwise at random ones.
-    """
-
-    past: PastRequests | None
-    own_times: bool
-
-
 def targets_of(given: TrafficOptions) -> Targets:
     """Return the targets."""
     return Targets(given.ttft, given.tpot, given.percentile, given.e2e)
@@ -161,26 +150,26 @@ def demand_of(given: LoadOptions) -> Demand:
     return Demand(given.rate or 0.0, given.concurrency or 0)
 
 
-def past_of(given: LoadOptions) -> PastTraffic:
+def past_of(given: LoadOptions) -> PastRequests | None:
     """Return the past requests, at the recorded times where there are any.
 
-    Raises LaunchError (USAGE).
+    Return None without past requests. Raises LaunchError (USAGE).
     """
     wanted = given.arrivals
     if wanted not in ("", POISSON, OWN) or (wanted == OWN and not given.trace):
         raise LaunchError("capacity.arrivals", ExitCode.USAGE, found=wanted)
     if not given.trace:
-        return PastTraffic(None, own_times=False)
+        return None
     past = read_past(given.trace)
     if wanted == OWN and not past.timed:
         raise LaunchError("capacity.arrivals", ExitCode.USAGE, found=wanted)
-    return PastTraffic(past, own_times=past.timed and wanted != POISSON)
+    return replace(past, own_times=past.timed and wanted != POISSON)
 
 
-def load_of(found: PastTraffic, ranges: Ranges, notes: list[Message]) -> Load:
+def load_of(past: PastRequests | None, ranges: Ranges, notes: list[Message]) -> Load:
     """Return the load of past requests, else within ranges of lengths."""
-    if found.past is not None:
-        return _of_past(found.past, notes, own_times=found.own_times)
+    if past is not None:
+        return _of_past(past, notes)
     inputs, outputs = ranges.input, ranges.output
     assert inputs is not None and outputs is not None, "both are needed without a trace"
     shown = {"input": f"{inputs[0]}-{inputs[1]}", "output": f"{outputs[0]}-{outputs[1]}"}
@@ -188,14 +177,14 @@ def load_of(found: PastTraffic, ranges: Ranges, notes: list[Message]) -> Load:
     return from_ranges(inputs, outputs)
 
 
-def _of_past(past: PastRequests, notes: list[Message], *, own_times: bool) -> Load:
-    id = "capacity.of_trace_own" if own_times else "capacity.of_trace"
+def _of_past(past: PastRequests, notes: list[Message]) -> Load:
+    id = "capacity.of_trace_own" if past.own_times else "capacity.of_trace"
     notes.append(message(id, requests=len(past.requests)))
     if past.shared:
         tokens = sum(each.tokens for each in past.shared)
         share = tokens / sum(tokens for _, tokens, _ in past.requests)
         notes.append(message("capacity.shared_prefixes", percent=f"{100 * share:.0f}"))
-    return from_trace(past.requests, own_times, shared=past.shared)
+    return from_trace(past.requests, past.own_times, shared=past.shared)
 
 
 def rate_of_trace(past: list[LoadRequest] | None, notes: list[Message]) -> float:

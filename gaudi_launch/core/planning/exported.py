@@ -83,11 +83,18 @@ def check_exported(
     return warnings
 
 
+_WRONG_VALUE = {
+    "whole": "plan.exported_whole",
+    "share": "plan.exported_share",
+    "part": "plan.exported_part",
+}
+
+
 def _check_value(name: str, value: str, kind: str | list[str]) -> None:
     """Raise LaunchError (USAGE) for a value that is not of the kind, or in the list."""
     if isinstance(kind, str):
         if not _fits(value, kind):
-            raise LaunchError(f"plan.exported_{kind}", ExitCode.USAGE, name=name, found=value)
+            raise LaunchError(_WRONG_VALUE[kind], ExitCode.USAGE, name=name, found=value)
     elif value not in kind:
         words = ", ".join(kind)
         raise LaunchError("plan.exported_word", ExitCode.USAGE, name=name, found=value, known=words)

@@ -9,8 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
-from gaudi_launch.core.base.messages import Message, message
+from gaudi_launch.core.base.messages import Message
 from gaudi_launch.core.buckets.bucket_list import Buckets
+from gaudi_launch.core.buckets.warmup_time import Estimate
 from gaudi_launch.core.host.cpus import format_cpus
 from gaudi_launch.core.planning.container import Container
 from gaudi_launch.core.planning.engine_args import EngineArgs, split_argv
@@ -72,26 +73,6 @@ class Setting:
 def variables_of(settings: Sequence[Setting]) -> dict[str, str]:
     """Return every variable with its value, sent or not."""
     return {setting.name: setting.value or "" for setting in settings if setting.kind == "env"}
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """Warm-up seconds as a range, with a sentence about its basis.
-
-    ``cached`` is the number of graphs that are read from the recipe cache.
-    """
-
-    low_seconds: float
-    high_seconds: float
-    basis: Message
-    cached: int = 0
-
-    @property
-    def reason(self) -> Message:
-        """Return the basis, with the graphs from the recipe cache."""
-        if not self.cached:
-            return self.basis
-        return message("cache.estimate", basis=self.basis.render(), warm=self.cached)
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.messages import Message, message, text
 from gaudi_launch.core.buckets.bucket_list import BucketError, Buckets
 from gaudi_launch.core.buckets.coverage import uncovered
-from gaudi_launch.core.buckets.warmup_time import Measured, per_graph, times
+from gaudi_launch.core.buckets.warmup_time import Estimate, Measured, per_graph
 from gaudi_launch.core.host.hardware import Host
 from gaudi_launch.core.models.model import Model
 from gaudi_launch.core.models.sizing import GIB
@@ -36,7 +36,7 @@ from gaudi_launch.core.planning.passthrough import (
     written,
 )
 from gaudi_launch.core.planning.placement import Placement
-from gaudi_launch.core.planning.plan import Command, EngineIdentity, Estimate, Plan, Setting
+from gaudi_launch.core.planning.plan import Command, EngineIdentity, Plan, Setting
 from gaudi_launch.core.planning.precision import check_stored_type, weight_type
 from gaudi_launch.core.planning.request import Request
 from gaudi_launch.core.planning.requested_cards import for_modules
@@ -377,8 +377,7 @@ def _estimate(
         model=context.model,
         cards=cards,
     )
-    span = times(one, buckets.graphs)
-    return Estimate(span.low, span.high, span.basis)
+    return one.of_graphs(buckets.graphs)
 
 
 def _url(command: Command, identity: EngineIdentity) -> str:

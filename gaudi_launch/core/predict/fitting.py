@@ -165,23 +165,15 @@ def errors(points: Points, values: Floats) -> Floats:
     return signs * np.log(predicted(points, values) / points.value)
 
 
-@dataclass(frozen=True)
-class Fitted:
-    """Values of all constants by position; those with a prior were fitted."""
-
-    names: tuple[str, ...]
-    values: Floats
-
-
 def fit(
     figures: Sequence[Figure],
     constants: Mapping[str, Constant],
-    start: Fitted | None = None,
+    start: Floats | None = None,
     rounds: int = _ROUNDS,
-) -> Fitted:
-    """Return the constants that explain ``figures``.
+) -> Floats:
+    """Return the values of ``constants`` that explain ``figures``, in their order.
 
-    Levenberg-Marquardt on logarithms.
+    Those with a prior are fitted, the others kept. Levenberg-Marquardt on logarithms.
     """
     used = [figure for figure in figures if not figure.other_harness]
     names = tuple(constants)
@@ -206,8 +198,8 @@ def fit(
 
     first = centre
     if start is not None:
-        first = np.log(start.values[free])
-    return Fitted(names, complete(_minimise(residuals, first, rounds)))
+        first = np.log(start[free])
+    return complete(_minimise(residuals, first, rounds))
 
 
 def _minimise(residuals: Callable[[Floats], Floats], start: Floats, rounds: int) -> Floats:

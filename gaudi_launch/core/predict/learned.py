@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 from gaudi_launch.core.base import codec, paths
 from gaudi_launch.core.base.reader import read_json
@@ -27,8 +26,7 @@ SCHEMA = 1
 class SpeedMeasurement:
     """One speed of a service of this host, in the terms of `Figure`.
 
-    ``measure`` is throughput (output tokens per second), ttft or tpot (seconds). ``setup`` and
-    ``shape`` have the fields of the records of these names.
+    ``measure`` is throughput (output tokens per second), ttft or tpot (seconds).
     """
 
     source: str
@@ -36,17 +34,12 @@ class SpeedMeasurement:
     statistic: str
     engine: str
     model: str
-    setup: Mapping[str, Any]
-    shape: Mapping[str, Any]
+    setup: Setup
+    shape: Shape
     input: float
     output: float
     batch: float
     value: float
-
-    @property
-    def generation(self) -> Generation:
-        found: Generation = self.setup["generation"]
-        return found
 
 
 @dataclass(frozen=True)
@@ -68,7 +61,7 @@ class LearnedConstants:
     @property
     def generations(self) -> frozenset[str]:
         """Return the hardware of the measurements: gaudi2, gaudi3 or cpu."""
-        return frozenset(each.generation for each in self.measurements)
+        return frozenset(each.setup.generation for each in self.measurements)
 
 
 def state_file() -> Path:
@@ -129,7 +122,6 @@ def learned_for(generation: Generation) -> LearnedConstants | None:
 
 def figure_of(each: SpeedMeasurement) -> Figure:
     """Return a measurement as the fit takes it."""
-    setup, shape = Setup(**each.setup), Shape(**each.shape)
     return Figure(
         source=each.source,
         measure=each.measure,
@@ -137,13 +129,13 @@ def figure_of(each: SpeedMeasurement) -> Figure:
         harness=each.engine,
         software="",
         model=each.model,
-        setup=setup,
-        shape=shape,
+        setup=each.setup,
+        shape=each.shape,
         input=each.input,
         output=each.output,
         batch=each.batch,
         value=each.value,
-        kind=kind_of(shape, setup.engine, each.batch),
+        kind=kind_of(each.shape, each.setup.engine, each.batch),
         not_scored="",
         note=MEASURED_HERE,
     )

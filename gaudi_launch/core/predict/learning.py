@@ -6,10 +6,9 @@ the prior of each, and errors count as in the shipped fit, so that one strange r
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -47,21 +46,20 @@ def learn(
     if old is not None:
         earlier, version = old.measurements, old.version + 1
     known = [*earlier, *news]
-    kept = tuple(dict.fromkeys(_Key(each) for each in known))[-_MOST_MEASUREMENTS:]
-    measurements = tuple(key.measurement for key in kept)
+    measurements = tuple(dict.fromkeys(known))[-_MOST_MEASUREMENTS:]
     figures = [figure_of(each) for each in measurements]
-    constants = _movable(shipped, {each.generation for each in measurements})
+    constants = _movable(shipped, {each.setup.generation for each in measurements})
     names = tuple(constants)
     start = np.array([constant.scaled for constant in constants.values()])
     before = errors(points_of(figures, names), start)
     fitted = fit(figures, constants)
-    off = abs(errors(points_of(figures, names), fitted.values))
+    off = abs(errors(points_of(figures, names), fitted))
     good = [figure for figure, error in zip(figures, off, strict=True) if error <= _OUTLIER]
     if good and len(good) < len(figures):
         fitted = fit(good, constants)
-        off = abs(errors(points_of(good, names), fitted.values))
+        off = abs(errors(points_of(good, names), fitted))
     values = {}
-    for name, value in zip(fitted.names, fitted.values, strict=True):
+    for name, value in zip(names, fitted, strict=True):
         if constants[name].prior is not None:
             values[name] = float(value) * shipped[name].value / shipped[name].scaled
     return LearnedConstants(
@@ -73,22 +71,6 @@ def learn(
         left_out=len(figures) - len(good) if good else 0,
         measurements=measurements,
     )
-
-
-@dataclass(frozen=True)
-class _Key:
-    """A measurement, equal to another one with the same values."""
-
-    measurement: SpeedMeasurement
-
-    def _words(self) -> str:
-        return json.dumps(asdict(self.measurement), sort_keys=True)
-
-    def __hash__(self) -> int:
-        return hash(self._words())
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Key) and self._words() == other._words()
 
 
 def _movable(shipped: Mapping[str, Constant], generations: set[Generation]) -> dict[str, Constant]:

@@ -98,8 +98,8 @@ class Load:
         """Return ``count`` requests to simulate, one per second on average.
 
         None: all that there are. Recorded ones come at their own times; some of them are those of a
-        busy time (`_busy`), faster than one per second. Drawn ones are complete copies of all lengths in random order, at random times, so that another seed has
-        the same lengths.
+        busy time (`_busy`), faster than one per second. Drawn ones are complete copies of all
+        lengths in random order, at random times, so that another seed has the same lengths.
         """
         if (count, seed) not in self._known:
             self._known[count, seed] = self._sent(count, seed)

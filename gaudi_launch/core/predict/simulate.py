@@ -7,8 +7,8 @@ schedules, is the formula of its steps.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -288,22 +288,23 @@ def _closed(setup: ServedSetup, load: Load, most: int | None) -> Outcome | None:
     if len(done) > 2 * ends:
         first, last = ends, len(done) - ends
     span = float(done[last - 1] - (done[first - 1] if first else 0.0))
-    counted = Counted((times,), slice(ends, len(times.came) - ends))
-    return _outcome(setup, load, counted, (last - first) / max(span, 1e-9), 0.0)
+    counted = slice(ends, len(times.came) - ends)
+    return _outcome(setup, load, (times,), counted, (last - first) / max(span, 1e-9))
 
 
 def _open(setup: ServedSetup, load: Load, most: int | None, full: float) -> Outcome:
     """Return the requests that arrive at a rate."""
     if load.recorded:
-        only = Counted((_run(setup, load.sent(most), rate=load.rate),), slice(None))
-        return _outcome(setup, load, only, load.rate, full)
+        only = _run(setup, load.sent(most), rate=load.rate)
+        return replace(_outcome(setup, load, (only,), slice(None), load.rate), full=full)
     share = load.rate / full
 
     def drawn(count: int, seeds: int = 1) -> Outcome:
         runs = tuple(_run(setup, load.sent(count, seed), rate=load.rate) for seed in range(seeds))
         counted = slice(int(count * _SETTLING), None)
         sample = most is None and share <= SAFE_SHARE
-        return _outcome(setup, load, Counted(runs, counted, sample), load.rate, full)
+        found = _outcome(setup, load, runs, counted, load.rate, sample=sample)
+        return replace(found, full=full)
 
     if most is not None:
         return drawn(most)
@@ -345,32 +346,30 @@ def _run(
     )
 
 
-@dataclass(frozen=True, eq=False)
-class Counted:
-    """Runs of one load with other seeds, of which some requests count.
+def _outcome(
+    setup: ServedSetup,
+    load: Load,
+    runs: Sequence[Times],
+    counted: slice,
+    rate: float,
+    *,
+    sample: bool = False,
+) -> Outcome:
+    """Return the outcome of runs of one load with other seeds.
 
-    ``sample`` as in `Latency`.
+    ``rate``: requests per second. Those of ``counted`` count. ``sample`` as in `Latency`.
     """
-
-    runs: tuple[Times, ...]
-    counted: slice
-    sample: bool = False
-
-
-def _outcome(setup: ServedSetup, load: Load, found: Counted, rate: float, full: float) -> Outcome:
-    """Return the outcome of runs at this many requests per second."""
     import numpy as np
 
     ttft, tpot, e2e = [], [], []
-    counted = found.counted
-    for times in found.runs:
+    for times in runs:
         came, first, done = times.came[counted], times.first[counted], times.done[counted]
         output = times.output[counted]
         several = output > 1
         ttft.append(_known(first - came))
         tpot.append(_known((done - first)[several] / (output[several] - 1)))
         e2e.append(_known(done - came))
-    ended, first_run = Latency("e2e", tuple(e2e), found.sample), found.runs[0]
+    ended, first_run = Latency("e2e", tuple(e2e), sample), runs[0]
     came = first_run.came
     # of drawn requests the lengths are known better than those of a sample
     asked = sum(request[2] for request in load.sent(len(came)).requests)
@@ -379,16 +378,15 @@ def _outcome(setup: ServedSetup, load: Load, found: Counted, rate: float, full: 
         setup=setup,
         load=load,
         requests=len(came),
-        seeds=len(found.runs),
+        seeds=len(runs),
         rate=rate,
         tokens=rate * load.mean_output * made,
         # rate x mean stay is the mean number inside (Little)
         inside=float(load.clients) or rate * ended.mean,
         refused=float(np.isnan(came).mean()),
-        ttft=Latency("ttft", tuple(ttft), found.sample),
-        tpot=Latency("tpot", tuple(tpot), found.sample),
+        ttft=Latency("ttft", tuple(ttft), sample),
+        tpot=Latency("tpot", tuple(tpot), sample),
         e2e=ended,
-        full=full,
     )
 
 

@@ -14,10 +14,10 @@ from stat import S_ISREG
 
 from gaudi_launch.core.base.messages import message
 from gaudi_launch.core.buckets.bucket_list import Bucket, Buckets
-from gaudi_launch.core.buckets.warmup_time import per_graph
+from gaudi_launch.core.buckets.warmup_time import Estimate, per_graph
 from gaudi_launch.core.host.config_files import mount_kind
 from gaudi_launch.core.host.hardware import Host
-from gaudi_launch.core.planning.plan import Command, Estimate, Plan, Setting, Source
+from gaudi_launch.core.planning.plan import Command, Plan, Setting, Source
 from gaudi_launch.core.planning.request import Request
 from gaudi_launch.core.recipes import cache_root
 from gaudi_launch.core.recipes.key import KeyParts, parts_of
@@ -262,7 +262,7 @@ def _estimate(plan: Plan, use: cache_root.Use) -> Estimate | None:
     dtype = None
     if "inc" in methods:
         dtype = "fp8"
-    share = per_graph(dtype, True).low / per_graph(dtype, False).low
+    share = per_graph(dtype, True).low_seconds / per_graph(dtype, False).low_seconds
     factor = new + (1 - new) * share
     return replace(
         plan.estimate,

@@ -52,11 +52,26 @@ _GRAPH_OPTIONS = (
 )
 
 
+_LABELS = {
+    "product": "cache.part_product",
+    "stepping": "cache.part_stepping",
+    "driver": "cache.part_driver",
+    "software": "cache.part_software",
+    "engine": "cache.part_engine",
+    "engine_commit": "cache.part_engine_commit",
+    "extension_commit": "cache.part_extension_commit",
+    "model": "cache.part_model",
+    "model_config": "cache.part_model_config",
+    "tensor_parallel": "cache.part_tensor_parallel",
+    "dtype": "cache.part_dtype",
+    "quantization": "cache.part_quantization",
+    "mode": "cache.part_mode",
+}
+
+
 def part_label(name: str) -> str:
     """Return a fact's name for people; a variable or option keeps its own."""
-    if name in KeyParts.__dataclass_fields__:
-        return text(f"cache.part_{name}")
-    return name
+    return text(_LABELS[name]) if name in _LABELS else name
 
 
 @dataclass(frozen=True)

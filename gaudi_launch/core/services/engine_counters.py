@@ -120,21 +120,22 @@ def rates(before: EngineCounters, after: EngineCounters, seconds: float) -> Engi
     """
     if seconds <= 0:
         return EngineRates()
-    generated = _grown(before.generated, after.generated)
-    prompted = _grown(before.prompted, after.prompted)
+    generated = grown(before.generated, after.generated)
+    prompted = grown(before.prompted, after.prompted)
     return EngineRates(
         tokens_per_second=_mean(generated, seconds),
         prompt_tokens_per_second=_mean(prompted, seconds),
         ttft_seconds=_mean(
-            _grown(before.ttft_sum, after.ttft_sum), _grown(before.ttft_count, after.ttft_count)
+            grown(before.ttft_sum, after.ttft_sum), grown(before.ttft_count, after.ttft_count)
         ),
         tpot_seconds=_mean(
-            _grown(before.tpot_sum, after.tpot_sum), _grown(before.tpot_count, after.tpot_count)
+            grown(before.tpot_sum, after.tpot_sum), grown(before.tpot_count, after.tpot_count)
         ),
     )
 
 
-def _grown(before: float | None, after: float | None) -> float | None:
+def grown(before: float | None, after: float | None) -> float | None:
+    """Return the growth of a counter; None where it is unknown or began again."""
     if before is None or after is None or after < before:
         return None
     return after - before

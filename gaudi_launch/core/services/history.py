@@ -26,6 +26,7 @@ from gaudi_launch.core.services.engine_counters import (
     COUNTER_FIELDS,
     EngineCounters,
     counters_of,
+    grown,
     rates,
 )
 
@@ -162,17 +163,11 @@ def points(rows: Sequence[HistoryRow]) -> list[HistoryPoint]:
                 tokens_per_second=between.tokens_per_second,
                 ttft_seconds=between.ttft_seconds,
                 tpot_seconds=between.tpot_seconds,
-                preemptions=_added(before.counters.preemptions, now.preemptions),
+                preemptions=grown(before.counters.preemptions, now.preemptions),
                 power_w=after.power_w,
             )
         )
     return found
-
-
-def _added(before: float | None, after: float | None) -> float | None:
-    if before is None or after is None or after < before:
-        return None
-    return after - before
 
 
 # --- writing ------------------------------------------------------------------------------------

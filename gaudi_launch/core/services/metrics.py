@@ -8,7 +8,7 @@ from functools import partial
 
 from gaudi_launch.core.base.background import in_background
 from gaudi_launch.core.base.optional import mapped
-from gaudi_launch.core.services.engine_counters import EngineCounters, counters_of, read_counters
+from gaudi_launch.core.services.engine_counters import EngineCounters, counters_of
 
 
 @dataclass(frozen=True)
@@ -19,15 +19,8 @@ class EngineLoad:
     waiting: int
 
 
-def read_load(text: str) -> EngineLoad | None:
-    """Return the load in a page of metrics, summed over engines.
-
-    Return None when it names no requests.
-    """
-    return mapped(_load, read_counters(text))
-
-
-def _load(counters: EngineCounters) -> EngineLoad | None:
+def load_of(counters: EngineCounters) -> EngineLoad | None:
+    """Return the load; None where the counters name no requests."""
     found = (counters.running, counters.waiting)
     if found == (None, None):
         return None
@@ -45,7 +38,7 @@ def requests_of(url: str, timeout: float = 2.0) -> EngineLoad | None:
 
     Return None when it does not answer in time.
     """
-    return mapped(_load, counters_of(url, timeout))
+    return mapped(load_of, counters_of(url, timeout))
 
 
 def loads(urls: Mapping[str, str], seconds: float) -> dict[str, EngineLoad]:

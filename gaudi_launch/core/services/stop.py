@@ -17,6 +17,7 @@ from gaudi_launch.core.host.machine import load
 from gaudi_launch.core.services.containers import remover
 from gaudi_launch.core.services.metrics import requests_of
 from gaudi_launch.core.services.process.sockets import remove_dead
+from gaudi_launch.core.services.run_record import RunRecord
 from gaudi_launch.core.services.state import store
 from gaudi_launch.core.services.state.orphans import Orphan, end, orphans
 from gaudi_launch.core.services.state.registry import ServiceRecord, find, hold, runs
@@ -36,8 +37,9 @@ class Stopped:
     """The result of a stop.
 
     ``left`` requests (of an engine that reports none: connections) were still running when the
-    drain's time was over. ``orphans`` are processes
-    that its launcher had not ended, of which ``deaf`` still run.
+    drain's time was over. ``orphans`` are processes that its launcher had not ended, of which
+    ``deaf`` still run. ``busy`` are module IDs of its cards that another process still uses,
+    ``run`` is the record of simulated cards; `core.launch.stop` adds both.
     """
 
     service: ServiceRecord
@@ -45,6 +47,13 @@ class Stopped:
     left: int
     orphans: tuple[Orphan, ...]
     deaf: tuple[Orphan, ...] = ()
+    busy: tuple[int, ...] = ()
+    run: RunRecord | None = None
+
+    @property
+    def was_running(self) -> bool:
+        """Report whether any process of it was found."""
+        return self.was_alive or bool(self.orphans)
 
 
 def stop(

@@ -7,7 +7,7 @@ import math
 import re
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -204,8 +204,8 @@ def _measurement(
         statistic="mean",
         engine=recorded.engine,
         model=recorded.model.name,
-        setup=asdict(recorded.setup),
-        shape=asdict(recorded.shape),
+        setup=recorded.setup,
+        shape=recorded.shape,
         input=round(float(lengths[0]), 3),
         output=round(max(2.0, lengths[1]), 3),
         batch=round(max(1.0, batch), 3),

@@ -7,14 +7,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import Any
 
-from gaudi_launch.core.base.plotting import BLUE, ORANGE, dress, label, plain_numbers, sheet
+from gaudi_launch.core.base.plotting import (
+    BLUE,
+    ORANGE,
+    dress,
+    label,
+    plain_numbers,
+    rendered,
+    sheet,
+)
 from gaudi_launch.extensions.bench.run_file import BenchRun, Sample
 from gaudi_launch.extensions.bench.statistics import over_time, values
-
-if TYPE_CHECKING:
-    from gaudi_launch.core.base.plotting import Sheet
 
 _BLOCKS = " ▁▂▃▄▅▆▇█"
 _ASCII = " .:-=+*#@"
@@ -115,10 +120,10 @@ def picture(
     with sheet(title, subtitle, columns=2, size=(11, 4.8)) as made:
         _spread(made, runs)
         _course(made, runs)
-        return made.rendered(ending)
+        return rendered(made, ending)
 
 
-def _spread(made: Sheet, runs: Sequence[tuple[str, Sequence[Sample]]]) -> None:
+def _spread(made: Any, runs: Sequence[tuple[str, Sequence[Sample]]]) -> None:
     """Draw the share of requests (y) with a first token within a time (x, log)."""
     axis = made.axes[0]
     dress(axis, label("plot.spread"), label("plot.ttft_ms"), label("plot.share_requests"))
@@ -135,7 +140,7 @@ def _spread(made: Sheet, runs: Sequence[tuple[str, Sequence[Sample]]]) -> None:
     axis.set_yticks([0, 25, 50, 75, 90, 99])
 
 
-def _course(made: Sheet, runs: Sequence[tuple[str, Sequence[Sample]]]) -> None:
+def _course(made: Any, runs: Sequence[tuple[str, Sequence[Sample]]]) -> None:
     """Draw output tokens per second (up) over the run's time (along)."""
     axis = made.axes[1]
     dress(axis, label("plot.course"), label("plot.time_s"), label("measure.name_output_rate"))

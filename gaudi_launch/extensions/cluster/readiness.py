@@ -17,6 +17,7 @@ from gaudi_launch.core.hosts.inventory import Member
 from gaudi_launch.core.hosts.ssh import RemoteError
 from gaudi_launch.core.services import probe
 from gaudi_launch.core.services.log.follow import Follower
+from gaudi_launch.core.services.log.phase_names import phase_id
 from gaudi_launch.extensions.cluster.state import Part, RunningCluster, kept_in
 
 Tell = Callable[[Message], None]
@@ -144,7 +145,7 @@ def _answers(
     progress = engine.follower.feed(str(found["log"]), time.monotonic())
     if progress.phase != engine.phase:
         engine.phase = progress.phase
-        tell(message(f"serve.phase_{engine.phase}"))
+        tell(message(phase_id(engine.phase)))
     if not found["alive"]["service"]:
         raise _died(engine)
     try:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from gaudi_launch.core.base.errors import ExitCode, LaunchError, file_error
 from gaudi_launch.core.base.fields import text
 from gaudi_launch.core.base.messages import Message, message
+from gaudi_launch.core.base.optional import mapped
 from gaudi_launch.core.base.redact import redact_document
 from gaudi_launch.core.engines import registry
 from gaudi_launch.core.host.accelerators import accelerator_of
@@ -686,9 +687,9 @@ def _load(
 ) -> _Load:
     demand = demand_of(given)
     found = past_of(given)
-    past = found.past.requests if found.past is not None else None
+    past = mapped(lambda found: found.requests, found)
     searched = given.goal in ("", "cost") and not (demand.rate or demand.clients)
-    if searched and found.past is not None and found.past.timed:
+    if searched and found is not None and found.timed:
         demand = Demand(rate=rate_of_trace(past, notes))
     load = load_of(found, _ranges(options, notes, traced=past is not None), notes)
     longest_input, longest_output = load.input_range[1], load.output_range[1]

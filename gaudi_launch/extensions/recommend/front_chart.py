@@ -9,7 +9,7 @@ from gaudi_launch.extensions.recommend.trial import Trial
 
 def picture(found: Recommendation, title: str, ending: str) -> bytes:
     """Return the picture as a PNG or SVG file. Raises LaunchError (FAILED)."""
-    from gaudi_launch.core.base.plotting import BLUE, GREEN, GREY, dress, label, sheet
+    from gaudi_launch.core.base.plotting import BLUE, GREEN, GREY, dress, label, rendered, sheet
 
     with sheet(title, rows=2, size=(9, 8)) as made:
         speed, cards = made.axes
@@ -45,7 +45,7 @@ def picture(found: Recommendation, title: str, ending: str) -> bytes:
             where="post",
             marker="o",
         )
-        return made.rendered(ending)
+        return rendered(made, ending)
 
 
 def points(trials: list[Trial] | tuple[Trial, ...]) -> list[tuple[float, float]]:

@@ -328,7 +328,7 @@ class Simulated(VllmGaudi):
             "cost": step_time_in(context, self).constants(),
             "prompt": buckets.prompt,
             "decode": buckets.decode,
-            "graph_seconds": round((graph.low + graph.high) / 2, 3),
+            "graph_seconds": round((graph.low_seconds + graph.high_seconds) / 2, 3),
             "block_size": limits.block_size,
             "max_num_seqs": limits.max_num_seqs,
             "max_num_batched_tokens": limits.max_num_batched_tokens,

@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from gaudi_launch.core.launch.report import Reporter
-    from gaudi_launch.core.launch.stop import EndedService
     from gaudi_launch.core.services.state.registry import ServiceRecord
+    from gaudi_launch.core.services.stop import Stopped
     from gaudi_launch.extensions.stack.gateway.running import RoutedEngine
     from gaudi_launch.extensions.stack.stack_file import StackFile
     from gaudi_launch.extensions.stack.stack_record import StackRecord
@@ -246,9 +246,7 @@ def _name_of(word: str) -> str:
     return read_stack(path).name
 
 
-def down(
-    name: str, reporter: Reporter, drain: float = 30.0
-) -> tuple[str, tuple[EndedService, ...]]:
+def down(name: str, reporter: Reporter, drain: float = 30.0) -> tuple[str, tuple[Stopped, ...]]:
     """Stop the gateway, then all engines at once, and remove their records and logs.
 
     Return the stack's name, and what ended. ``name`` is the stack's or its file; for the file of a

@@ -39,9 +39,9 @@ from gaudi_launch.extensions.stack.stack_record import StackRecord, record_of, w
 
 if TYPE_CHECKING:
     from gaudi_launch.core.launch.report import Reporter
-    from gaudi_launch.core.launch.stop import EndedService
     from gaudi_launch.core.models.hub.download import PullProgress
     from gaudi_launch.core.services.state.registry import ServiceRecord
+    from gaudi_launch.core.services.stop import Stopped
     from gaudi_launch.extensions.stack.changes import ChangeStep
     from gaudi_launch.extensions.stack.stack_file import StackFile
 
@@ -267,7 +267,7 @@ class _Change:
         gateway = self._stack.gateway_service
         left = without_requests(gateway, names, self._options.drain, self._reporter)
         ended = end_all(found, left, self._reporter)
-        self._ended += [each.name for each in ended]
+        self._ended += [each.service.name for each in ended]
 
 
 def final_backends(planned: StackPlan) -> tuple[Backend, ...]:
@@ -388,7 +388,7 @@ def without_requests(
 
 def end_all(
     services: Sequence[ServiceRecord], drain: float, reporter: Reporter
-) -> tuple[EndedService, ...]:
+) -> tuple[Stopped, ...]:
     """End services at the same time. Raises the first error when all were tried."""
 
     if not services:

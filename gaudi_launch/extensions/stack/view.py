@@ -24,8 +24,8 @@ from gaudi_launch.core.services.state.registry import phase, read
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from gaudi_launch.core.launch.stop import EndedService
     from gaudi_launch.core.services.state.registry import ServiceRecord
+    from gaudi_launch.core.services.stop import Stopped
     from gaudi_launch.extensions.stack.case import StackState
     from gaudi_launch.extensions.stack.change import ChangedStack
     from gaudi_launch.extensions.stack.stack_file import StackFile
@@ -227,7 +227,7 @@ def show_applied(stack: StackFile, changed: ChangedStack) -> None:
             print(text(id, names=", ".join(names)))
 
 
-def ended_to_json(name: str, services: Sequence[EndedService]) -> dict[str, Any]:
+def ended_to_json(name: str, services: Sequence[Stopped]) -> dict[str, Any]:
     """Return the result of ``down`` for programs."""
     return {
         "schema": 1,
@@ -236,7 +236,7 @@ def ended_to_json(name: str, services: Sequence[EndedService]) -> dict[str, Any]
     }
 
 
-def show_ended(name: str, services: Sequence[EndedService]) -> None:
+def show_ended(name: str, services: Sequence[Stopped]) -> None:
     """Print what was stopped, and requests and cards that need attention."""
     if not services:
         print(text("stack.is_down", name=name))

@@ -21,10 +21,9 @@ from gaudi_launch.core.base.messages import text
 from gaudi_launch.core.base.paths import engines_dir
 from gaudi_launch.core.engines.base import VLLM
 from gaudi_launch.core.engines.install.demo import demo_dir, demo_is_ready
-from gaudi_launch.core.engines.install.install_steps import CodeStep
-from gaudi_launch.core.engines.install.installation import BuiltImage, ImageRecipe, ImageRequest
+from gaudi_launch.core.engines.install.installation import ImageRecipe, ImageRequest
 from gaudi_launch.core.engines.install.pip_settings import PipSettings, read_settings
-from gaudi_launch.core.engines.install.step_runner import Say, alone
+from gaudi_launch.core.engines.install.step_runner import InstallStep, Say, alone, run_logged
 from gaudi_launch.core.planning.container import IMAGE as NAME_OF_IMAGE
 from gaudi_launch.extensions.vllm_cpu import inside_image
 from gaudi_launch.extensions.vllm_cpu.install import demo_part, place_demo
@@ -41,7 +40,6 @@ _log = logging.getLogger(__name__)
 
 _CONTAINER = "gaudi-launch-setup-cpu"
 _LABEL = "gaudi-launch.base"
-_LAST_LINES = 15
 _START = (
     "import sys; sys.path.insert(0, sys.argv[1]); "
     "from gaudi_launch.extensions.vllm_cpu.inside_image import main; sys.exit(main(sys.argv[2]))"
@@ -60,7 +58,7 @@ def base_image(option: str | None, environment: Mapping[str, str]) -> str:
     return found
 
 
-def steps(request: ImageRequest, settings: PipSettings, folder: Path) -> tuple[CodeStep, ...]:
+def steps(request: ImageRequest, settings: PipSettings, folder: Path) -> tuple[InstallStep, ...]:
     """Return the commands of the build.
 
     ``folder`` has pip's settings. The container is removed first and last: an interrupted build
@@ -80,22 +78,25 @@ def steps(request: ImageRequest, settings: PipSettings, folder: Path) -> tuple[C
     run += ["--entrypoint=python3", request.base, "-c", _START]
     run += [f"{inside_image.MOUNTED}/package", owner]
     return (
-        CodeStep("setup.image_run", tuple(run)),
-        CodeStep("setup.image_commit", (program, "commit", *_changes(request), _CONTAINER, IMAGE)),
-        CodeStep("setup.image_clear", _removal(program)),
+        InstallStep("setup.image_run", tuple(run)),
+        InstallStep(
+            "setup.image_commit", (program, "commit", *_changes(request), _CONTAINER, IMAGE)
+        ),
+        InstallStep("setup.image_clear", _removal(program)),
     )
 
 
-def planned(request: ImageRequest, environment: Mapping[str, str]) -> tuple[CodeStep, ...]:
+def planned(request: ImageRequest, environment: Mapping[str, str]) -> tuple[InstallStep, ...]:
     """Return the commands of a build that is not run."""
     settings = read_settings(environment, inside_image.PIP, request.mirrors)
     return steps(request, settings, Path("SETTINGS"))
 
 
-def build(request: ImageRequest, environment: Mapping[str, str], say: Say) -> BuiltImage:
+def build(request: ImageRequest, environment: Mapping[str, str], say: Say) -> int:
     """Build what is missing: the image, and the demo model's folder.
 
-    Raises LaunchError: no program (MACHINE), or the step that failed with its last lines (FAILED).
+    Return the number of steps that were run. Raises LaunchError: no program (MACHINE), or the step
+    that failed with its last lines (FAILED).
     """
     if shutil.which(request.program) is None:
         raise LaunchError("setup.no_docker", ExitCode.MACHINE, program=request.program)
@@ -103,7 +104,7 @@ def build(request: ImageRequest, environment: Mapping[str, str], say: Say) -> Bu
     log = folder / "setup.log"
     with alone() as place:
         if base_of(request.program) == request.base and (demo_is_ready() or not request.demo):
-            return BuiltImage(IMAGE, 0, log)
+            return 0
         # a complete demo model stays: a service may read it
         request = replace(request, demo=request.demo and not demo_is_ready())
         folder.mkdir(parents=True, exist_ok=True)
@@ -120,12 +121,12 @@ def build(request: ImageRequest, environment: Mapping[str, str], say: Say) -> Bu
         try:
             for number, step in enumerate(commands, start=1):
                 say(f"[{number}/{len(commands)}] {text(step.id)}")
-                _run(step, log)
+                run_logged(step, log)
         finally:
             interrupt.run(_removal(request.program))
         if request.demo:
             place_demo(demo_part(), demo_dir())
-    return BuiltImage(IMAGE, len(commands), log)
+    return len(commands)
 
 
 def base_of(program: str) -> str | None:
@@ -157,27 +158,6 @@ def _changes(request: ImageRequest) -> list[str]:
 
 def _removal(program: str) -> tuple[str, ...]:
     return (program, "rm", "--force", _CONTAINER)
-
-
-def _run(step: CodeStep, log: Path) -> None:
-    """Run one command with its output in a log. Raises LaunchError (FAILED)."""
-    with log.open("ab") as output:
-        output.write(f"\n$ {json.dumps(step.argv)}\n".encode())
-        output.flush()
-        begin = output.tell()
-        both = interrupt.Streams(output=output, errors=output)
-        status = interrupt.run(step.argv, streams=both).returncode
-    if status:
-        with log.open("rb") as file:
-            file.seek(begin)
-            lines = file.read().decode("utf-8", errors="replace").splitlines()
-        raise LaunchError(
-            "serve.setup_failed",
-            ExitCode.FAILED,
-            step=text(step.id),
-            why=text("setup.status", status=status, log=str(log)),
-            detail="\n".join(lines[-_LAST_LINES:]),
-        )
 
 
 RECIPE = ImageRecipe(IMAGE, base_image, planned, build)

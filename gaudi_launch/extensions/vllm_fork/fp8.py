@@ -57,10 +57,9 @@ def quantise(context: Context, decisions: Decisions, *, needed: bool, source: So
                 if not request.environment.get(name):
                     decisions.drop("env", name)
         return
-    reason = message(f"quant.found_{found.origin}")
     decisions.drop("env", "QUANT_CONFIG")
     decisions.env(
-        "QUANT_CONFIG", found.path, reason, source=_SOURCES[found.origin], origin=found.path
+        "QUANT_CONFIG", found.path, found.reason, source=_SOURCES[found.origin], origin=found.path
     )
     # the scripts point the prefix at their own checkout; a file found here has absolute paths in it
     decisions.drop("env", PREFIX)

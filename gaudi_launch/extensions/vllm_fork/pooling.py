@@ -9,7 +9,14 @@ immediately), vllm/engine/llm_engine.py (no cache for the runner type "pooling")
 from __future__ import annotations
 
 from gaudi_launch.core.base.messages import message
-from gaudi_launch.core.engines.upstream_tasks import CHAT, EMBED, RERANK, pooling_options, task_of
+from gaudi_launch.core.engines.upstream_tasks import (
+    CHAT,
+    EMBED,
+    RERANK,
+    TASK_REASONS,
+    pooling_options,
+    task_of,
+)
 from gaudi_launch.core.models.model import Model
 from gaudi_launch.core.planning.decisions import Decisions
 from gaudi_launch.core.planning.engine import Context
@@ -38,7 +45,7 @@ def add_options(context: Context, decisions: Decisions) -> None:
     task = fork_task(context.model, context.request.args)
     if task == CHAT:
         return
-    reason = message(f"gaudi.task_{task}")
+    reason = message(TASK_REASONS[task])
     if task in _WORDS:
         decisions.option("--task", _WORDS[task], reason, origin=_ORIGIN)
     overrides = dict(pooling_options(context.model, task)).get("--hf-overrides")

@@ -41,7 +41,7 @@ def disagreements(document: dict[str, Any], folder: Path, capsys: Any) -> list[s
     tokens = document["figures"]["served_small"]["values"]["kv_tokens"]
     rows = parse_table(texts["table"]).rows
     most_used = product.memory_idle_mib + memory_margin_mib()
-    modules = {row.index: int(row.facts["Module ID"]) for row in parse_log(texts["-L"])}
+    modules = {at: int(row["Module ID"]) for at, row in parse_log(texts["-L"]).items()}
     nodes = {row.module: row.numa_node for row in parse_topo(texts["topo -c -N"])}
     agree = {
         "modules": modules == {card["index"]: card["module"] for card in cards},

@@ -18,7 +18,6 @@ from gaudi_launch.core.base.messages import text
 from gaudi_launch.core.doctor.runner import CHECKS
 from gaudi_launch.core.engines.registry import find, names
 from gaudi_launch.core.hosts.differences import Level
-from gaudi_launch.core.models.fp8.quant_config import Origin
 from gaudi_launch.core.planning.plan import Source
 from gaudi_launch.core.planning.support_answer import SupportStatus
 from gaudi_launch.core.predict.published import Kind
@@ -160,23 +159,18 @@ VALUES: dict[str, tuple[str, ...]] = {
     "measure.verdict_{}": get_args(compare.Verdict),
     "plan.part_{}": tuple(part.name for part in PARTS),
     "plan.source_{}": get_args(Source),
-    "quant.found_{}": get_args(Origin),
     "support.answer_{}": tuple(status.value for status in SupportStatus),
 }
 
 # whose values are data: a new composed id belongs above, or is written out
 OF_DATA = """
-cache.part_{} cache.state_{} cache.word_{} calibrate.phase_{} cluster.differs_{}
-diagnose.history_{} diagnose.history_{}_load diagnose.{} diagnose.{}_fix doctor.needs.{}
-doctor.{}.title doctor.{}.why engines.diff_{} engines.problem_{} estimate.part_{}
-estimate.row_{} estimate.load_{} features.name_{} features.{} gaudi.task_{}
-host.devices_use_{} kube.phase_{} measure.arrivals_{} measure.check_name_{} measure.column_{}
-measure.fail_{} measure.name_{} models.word_{} offline.column_{} offline.{} plan.cache_{}
-plan.exported_{} recommend.goal_{} recommend.other_{} serve.phase_{} services.ended_{}
-services.history_{} services.stop_{} services.word_{} setup.unresolved_{}
-support.cache_{}_as_full support.cache_{}_{} support.kind_{} watch.col_{}
-watch.disk_{} watch.no_{} watch.no_{}_match watch.phase_{}
-warmup.column_{}
+cache.state_{} cache.word_{} calibrate.phase_{} diagnose.{} diagnose.{}_fix doctor.{}.title
+doctor.{}.why engines.diff_{} engines.problem_{} estimate.part_{} estimate.row_{}
+estimate.load_{} features.name_{} features.{} host.devices_use_{} kube.phase_{}
+measure.arrivals_{} measure.check_name_{} measure.column_{} measure.fail_{} measure.name_{}
+models.word_{} offline.column_{} offline.{} plan.cache_{} recommend.goal_{} recommend.other_{}
+services.history_{} services.word_{} support.kind_{} watch.col_{} watch.disk_{} watch.no_{}
+watch.no_{}_match watch.phase_{} warmup.column_{}
 """
 
 

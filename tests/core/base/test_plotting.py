@@ -22,7 +22,7 @@ def drawn(ending: str) -> bytes:
         made.axes[0].plot([1, 20, 3000], [1, 2, 3])
         made.axes[0].set_xscale("log")
         plotting.plain_numbers(made.axes[0].xaxis)
-        return made.rendered(ending)
+        return plotting.rendered(made, ending)
 
 
 @needs_matplotlib

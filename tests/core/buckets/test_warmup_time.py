@@ -15,18 +15,17 @@ from gaudi_launch.core.buckets.warmup_time import (
     per_graph,
     read_measured,
     record,
-    times,
     warmup_class,
 )
 from gaudi_launch.core.models.model import Model
 
 
 def test_published() -> None:
-    span = times(per_graph("bfloat16", False), 72)
-    assert (span.low, span.high) == pytest.approx((49, 158), rel=0.05)
+    span = per_graph("bfloat16", False).of_graphs(72)
+    assert (span.low_seconds, span.high_seconds) == pytest.approx((49, 158), rel=0.05)
     assert span.basis.id == "warmup.basis_published"
-    assert per_graph("fp8", False).low == pytest.approx(7.6 * 0.7)
-    assert per_graph("bfloat16", True).high == pytest.approx(2.2 * 23 / 66)
+    assert per_graph("fp8", False).low_seconds == pytest.approx(7.6 * 0.7)
+    assert per_graph("bfloat16", True).high_seconds == pytest.approx(2.2 * 23 / 66)
 
 
 @pytest.mark.parametrize(
@@ -51,11 +50,11 @@ def test_published_warm_ups_are_in_the_range_of_their_class(
     if "hybrid" in kind:
         model = replace(model, attention_layers=1)
     one = per_graph(dtype, False, model=model)
-    span = times(one, graphs)
-    assert span.low <= seconds <= span.high
-    shown = {"low": f"{one.low:.1f}", "high": f"{one.high:.1f}"}
+    span = one.of_graphs(graphs)
+    assert span.low_seconds <= seconds <= span.high_seconds
+    shown = {"low": f"{one.low_seconds:.1f}", "high": f"{one.high_seconds:.1f}"}
     assert span.basis == message("warmup.basis_published", **shown)
-    assert per_graph(dtype, True, model=model).high < one.high
+    assert per_graph(dtype, True, model=model).high_seconds < one.high_seconds
 
 
 @pytest.mark.parametrize(
@@ -85,11 +84,19 @@ def test_measured_wins(tmp_path: Path) -> None:
     same = per_graph(
         "bfloat16", False, measured, engine="vllm-fork@1.21", model=Model("a", "a"), cards=1
     )
-    assert (same.basis.id, same.low, same.high) == ("warmup.basis_measured", 2.0 / 1.15, 2.0 * 1.15)
+    assert (same.basis.id, same.low_seconds, same.high_seconds) == (
+        "warmup.basis_measured",
+        2.0 / 1.15,
+        2.0 * 1.15,
+    )
     other = per_graph(
         "bfloat16", False, measured, engine="vllm-fork@1.21", model=Model("c", "c"), cards=1
     )
-    assert (other.basis.id, other.low, other.high) == ("warmup.basis_similar", 2.0 / 1.6, 5.0 * 1.6)
+    assert (other.basis.id, other.low_seconds, other.high_seconds) == (
+        "warmup.basis_similar",
+        2.0 / 1.6,
+        5.0 * 1.6,
+    )
     for differs in ({"engine": "vllm-gaudi"}, {"engine": "vllm-fork@1.21", "dtype": "fp8"}):
         found = per_graph(
             differs.get("dtype", "bfloat16"), False, measured, engine=differs["engine"]

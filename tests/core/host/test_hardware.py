@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gaudi_launch.core.host.hl_smi_text import HlSmiRow, LogCard, Process, Table
+from gaudi_launch.core.host.hl_smi_text import HlSmiRow, Process, Table
 from tests.support.records import known
 
 
@@ -15,4 +15,3 @@ def test_output_of_hl_smi_without_a_value_has_none() -> None:
         "command": "python3",
     }
     assert known(Table()) == {"rows": (), "processes": ()}
-    assert known(LogCard(1)) == {"index": 1, "facts": {}}

@@ -14,7 +14,6 @@ from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.messages import Message, message
 from gaudi_launch.core.launch.traffic_options import (
     Demand,
-    PastTraffic,
     TrafficOptions,
     demand_of,
     load_of,
@@ -92,11 +91,12 @@ def test_past_requests_arrive_at_their_times_unless_others_are_wanted(
 ) -> None:
     def own(trace: str, arrivals: str = "") -> bool:
         given = TrafficOptions(trace=traces.get(trace, ""), arrivals=arrivals)
-        return past_of(given).own_times
+        past = past_of(given)
+        return past is not None and past.own_times
 
     assert (own("timed"), own("timed", "trace"), own("timed", "poisson")) == (True, True, False)
     assert (own("untimed"), own("untimed", "poisson")) == (False, False)
-    assert past_of(TrafficOptions(arrivals="poisson")) == PastTraffic(None, own_times=False)
+    assert past_of(TrafficOptions(arrivals="poisson")) is None
     for trace, arrivals in (("untimed", "trace"), ("", "trace"), ("timed", "daily")):
         given = partial(own, trace, arrivals)
         assert refused(given) == ("capacity.arrivals", {"found": arrivals})
@@ -104,14 +104,14 @@ def test_past_requests_arrive_at_their_times_unless_others_are_wanted(
 
 def test_a_load_states_what_it_was_made_of(traces: dict[str, str]) -> None:
     notes: list[Message] = []
-    made = load_of(PastTraffic(None, False), Ranges((100, 200), (50, 50)), notes)
+    made = load_of(None, Ranges((100, 200), (50, 50)), notes)
     assert made == from_ranges((100, 200), (50, 50))
     values = {"input": "100-200", "output": "50-50"}
     assert notes == [Message("capacity.assume_ranges", values)]
-    for own, id in ((True, "capacity.of_trace_own"), (False, "capacity.of_trace")):
-        past = past_of(TrafficOptions(trace=traces["timed"])).past
+    for arrivals, id in (("", "capacity.of_trace_own"), ("poisson", "capacity.of_trace")):
+        past = past_of(TrafficOptions(trace=traces["timed"], arrivals=arrivals))
         notes.clear()
-        assert load_of(PastTraffic(past, own), Ranges(), notes).recorded is own
+        assert load_of(past, Ranges(), notes).recorded is (arrivals == "")
         assert notes == [message(id, requests=3)]
 
 

@@ -6,12 +6,12 @@ from dataclasses import asdict
 
 from gaudi_launch.core.base.messages import message
 from gaudi_launch.core.buckets.bucket_list import Buckets
+from gaudi_launch.core.buckets.warmup_time import Estimate
 from gaudi_launch.core.planning.container import Container
 from gaudi_launch.core.planning.placement import Placement
 from gaudi_launch.core.planning.plan import (
     Command,
     EngineIdentity,
-    Estimate,
     Overridden,
     Plan,
     Setting,

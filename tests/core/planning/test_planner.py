@@ -13,7 +13,7 @@ import pytest
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.messages import Message, message
 from gaudi_launch.core.buckets.bucket_list import BucketError, Buckets
-from gaudi_launch.core.buckets.warmup_time import Measured
+from gaudi_launch.core.buckets.warmup_time import Estimate, Measured
 from gaudi_launch.core.engines.registry import find
 from gaudi_launch.core.host import simulated
 from gaudi_launch.core.host.hardware import Host
@@ -21,7 +21,7 @@ from gaudi_launch.core.models.model import Model
 from gaudi_launch.core.planning.container import Container
 from gaudi_launch.core.planning.engine import Context
 from gaudi_launch.core.planning.placement import Placement
-from gaudi_launch.core.planning.plan import Command, Estimate, Overridden, Plan, Setting
+from gaudi_launch.core.planning.plan import Command, Overridden, Plan, Setting
 from gaudi_launch.core.planning.planner import draft, make_plan, place
 from gaudi_launch.core.planning.request import Request
 from tests.support.refusals import failing

@@ -18,7 +18,7 @@ from gaudi_launch.core.planning.planner import make_plan
 from gaudi_launch.core.planning.precision import asked_fp8, fp8_cache, runs_fp8, weight_type
 from gaudi_launch.core.planning.request import Request
 from gaudi_launch.core.services.log.follow import LaunchPhase, LaunchProgress
-from gaudi_launch.core.services.state.job import Supervision, job_of
+from gaudi_launch.core.services.state.job import job_of
 from gaudi_launch.core.services.state.recorder import remember
 
 PLAIN = Model(path="m", name="m", dtype="bfloat16")
@@ -68,7 +68,7 @@ def test_the_plan_its_estimate_and_the_record_of_its_warm_up_agree(
         assert plan.dtype == plan.to_json()["dtype"] == dtype
         assert plan.estimate is not None and plan.buckets is not None
         found[dtype] = (plan.estimate.high_seconds / plan.buckets.graphs, plan.memory["weights"])
-        job = job_of(plan, plain, "one", Supervision({}, bind=False))
+        job = job_of(plan, plain, "one")
         remember(
             job,
             LaunchProgress(

@@ -4,7 +4,7 @@ predictions."""
 from __future__ import annotations
 
 import random
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -46,8 +46,8 @@ def blank(
         statistic="mean",
         engine="toy",
         model="Llama-3.1-8B",
-        setup=asdict(setup(generation)),
-        shape=asdict(shapes()["Llama-3.1-8B"]),
+        setup=setup(generation),
+        shape=shapes()["Llama-3.1-8B"],
         input=prompt,
         output=output,
         batch=batch,

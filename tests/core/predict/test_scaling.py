@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -112,9 +112,7 @@ def test_what_this_host_learned_is_noted_for_its_own_cards(
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     shape, setup = known_shape(LLAMA)[0], Setup("gaudi2", 1, "bf16", 2.0, 2.0, "v0")
-    one = SpeedMeasurement(
-        "s", "tpot", "mean", "e", "m", asdict(setup), asdict(shape), 1, 2, 1, 0.1
-    )
+    one = SpeedMeasurement("s", "tpot", "mean", "e", "m", setup, shape, 1, 2, 1, 0.1)
     write_learned(LearnedConstants(3, 0.0, {}, 1.1, 1.2, 0, (one, one)))
     notes = step_time(LLAMA, 1, "bfloat16", GAUDI2).notes
     assert [(note.id, note.values) for note in notes] == [

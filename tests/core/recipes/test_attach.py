@@ -13,10 +13,10 @@ import pytest
 
 from gaudi_launch.core.base.messages import message
 from gaudi_launch.core.buckets.bucket_list import Buckets
-from gaudi_launch.core.buckets.warmup_time import per_graph
+from gaudi_launch.core.buckets.warmup_time import Estimate, per_graph
 from gaudi_launch.core.host.hardware import Host
 from gaudi_launch.core.planning.placement import Placement
-from gaudi_launch.core.planning.plan import Command, EngineIdentity, Estimate, Plan, Setting
+from gaudi_launch.core.planning.plan import Command, EngineIdentity, Plan, Setting
 from gaudi_launch.core.planning.request import Request
 from gaudi_launch.core.recipes import cache_root
 from gaudi_launch.core.recipes.attach import VARIABLE, CacheJob, kept, with_cache
@@ -82,7 +82,7 @@ def test_a_cache_with_every_graph(tmp_path: Path) -> None:
     found = with_cache(made, REQUEST, HOST, tmp_path)
     assert found is not None
     assert (found.use.state, found.job.because) == ("hit", "")
-    share = per_graph(None, True).low / per_graph(None, False).low
+    share = per_graph(None, True).low_seconds / per_graph(None, False).low_seconds
     estimate = found.plan.estimate
     assert estimate is not None
     assert (estimate.low_seconds, estimate.high_seconds) == (100.0 * share, 200.0 * share)
@@ -100,7 +100,7 @@ def test_a_cache_with_some_graphs(tmp_path: Path, option: str, dtype: str | None
     filled(tmp_path, made, Buckets(BUCKETS.prompt, BUCKETS.decode[:1]))
     found = with_cache(made, REQUEST, HOST, tmp_path)
     assert found is not None and found.plan.estimate is not None
-    share = per_graph(dtype, True).low / per_graph(dtype, False).low
+    share = per_graph(dtype, True).low_seconds / per_graph(dtype, False).low_seconds
     factor = 0.25 + 0.75 * share
     assert found.plan.estimate == Estimate(100.0 * factor, 200.0 * factor, BASIS, cached=3)
     assert (found.plan.cache["state"], found.plan.cache["new_graphs"]) == ("partial", 1)

@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from gaudi_launch.core.services.engine_counters import EngineCounters, EngineRates, rates
-from gaudi_launch.core.services.metrics import EngineLoad, read_load
+from gaudi_launch.core.base.optional import mapped
+from gaudi_launch.core.services.engine_counters import (
+    EngineCounters,
+    EngineRates,
+    rates,
+    read_counters,
+)
+from gaudi_launch.core.services.metrics import EngineLoad, load_of
 
 
 def test_nothing_is_said_of_what_is_not_known() -> None:
@@ -36,4 +42,4 @@ vllm:num_requests_waiting{engine="0"} 4.0
     ],
 )
 def test_a_page_names_the_requests_of_all_engines(page: str, load: EngineLoad | None) -> None:
-    assert read_load(page) == load
+    assert mapped(load_of, read_counters(page)) == load

@@ -25,12 +25,14 @@ from gaudi_launch.cli.main import run
 from gaudi_launch.core.base import codec
 from gaudi_launch.core.base.errors import LaunchError
 from gaudi_launch.core.base.messages import text
+from gaudi_launch.core.base.optional import mapped
 from gaudi_launch.core.launch import stop as launch_stop
 from gaudi_launch.core.planning.plan import Command
 from gaudi_launch.core.services import service, stop
 from gaudi_launch.core.services.diagnosis.endings import ended
+from gaudi_launch.core.services.engine_counters import read_counters
 from gaudi_launch.core.services.log import rotate
-from gaudi_launch.core.services.metrics import read_load
+from gaudi_launch.core.services.metrics import load_of
 from gaudi_launch.core.services.process.signals import Signals
 from gaudi_launch.core.services.state import identity, registry, store
 from gaudi_launch.core.services.state.identity import Identity, identity_in
@@ -166,8 +168,8 @@ def test_what_is_no_job(document: object) -> None:
 
 @given(st.text(max_size=200) | st.just("vllm:num_requests_running nan"))
 def test_any_page_of_metrics(text: str) -> None:
-    read_load(text)
-    read_load(f"tgi_queue_size {text}")
+    mapped(load_of, read_counters(text))
+    mapped(load_of, read_counters(f"tgi_queue_size {text}"))
 
 
 DEAF = """

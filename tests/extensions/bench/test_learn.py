@@ -118,7 +118,7 @@ def test_a_run_keeps_the_tokens_of_a_step(
 ) -> None:
     facts = server_facts(Target("http://a:1", plan={**plan, "settings": settings}), "demo")
     found = read_result(Path(bench(tmp_path / "run.json", facts["plan"])), "")
-    assert {each.setup["prompt_tokens"] for each in found.measurements} == {tokens}
+    assert {each.setup.prompt_tokens for each in found.measurements} == {tokens}
 
 
 def service(plan: dict[str, Any], log: Path) -> None:
@@ -147,7 +147,7 @@ def test_a_run_gives_ttft_tpot_and_throughput(plan: dict[str, Any], tmp_path: Pa
         ("tpot", 100.0, 50.0, 8.0, 0.02),
         ("throughput", 100.0, 50.0, 8.0, 300.0),
     ]
-    assert found.measurements[0].setup["generation"] == "cpu"
+    assert found.measurements[0].setup.generation == "cpu"
 
 
 def test_a_result_of_vllm_bench_serve_gives_what_a_run_gives(

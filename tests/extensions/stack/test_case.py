@@ -173,7 +173,7 @@ def test_a_stack_answers_stays_as_it_is_heals_and_leaves_nothing(
     assert (raised.value.id, raised.value.text.values["services"]) == ("stack.changed", "stack-b")
 
     _, ended = stack.down(str(path), Silent(), 0)
-    assert sorted(each.name for each in ended) == sorted(names)
+    assert sorted(each.service.name for each in ended) == sorted(names)
     assert (services(), living(pids), call(port).status) == ([], [], 0)
     state = tmp_path / "state"
     assert [each for each in state.rglob("*") if "stack" in each.name] == []

@@ -37,10 +37,7 @@ def ended(*names: str) -> Any:
     services = []
     for name in names:
         record = ServiceRecord(name, Path("/s") / name, {}, alive=False)
-        stopped = Stopped(record, was_alive=True, left=0, orphans=())
-        services.append(
-            SimpleNamespace(name=name, stopped=stopped, was_running=True, busy=(), run=None)
-        )
+        services.append(Stopped(record, was_alive=True, left=0, orphans=()))
     return services
 
 

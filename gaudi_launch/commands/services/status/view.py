@@ -18,6 +18,7 @@ from gaudi_launch.cli.views.services import to_json as service_to_json
 from gaudi_launch.core.base.durations import duration, rough, span
 from gaudi_launch.core.base.messages import text
 from gaudi_launch.core.base.optional import mapped, mean
+from gaudi_launch.core.services.log.phase_names import phase_text
 from gaudi_launch.core.services.state.registry import phase
 
 if TYPE_CHECKING:
@@ -169,7 +170,7 @@ def _warmup_line(warmup: dict[str, Any], *, simulated: bool) -> str:
 
 
 def _phase_line(phase: dict[str, Any], alive: bool) -> str:
-    name = text(f"serve.phase_{phase['name']}")
+    name = phase_text(phase["name"])
     return f"{name} {_time(phase, alive)}"
 
 

@@ -12,11 +12,11 @@ from gaudi_launch.core.base.messages import text
 from gaudi_launch.core.base.optional import mapped
 
 if TYPE_CHECKING:
-    from gaudi_launch.core.launch.stop import EndedService
     from gaudi_launch.core.services.state.orphans import Orphan
+    from gaudi_launch.core.services.stop import Stopped
 
 
-def show_ended(ended: EndedService) -> None:
+def show_ended(ended: Stopped) -> None:
     """Print the result for a service, on stderr."""
     if not ended.was_running:
         id = "services.was_not_alive"
@@ -24,22 +24,22 @@ def show_ended(ended: EndedService) -> None:
         id = "services.ended"
     else:
         id = "services.stopped"
-    print(text(id, name=ended.name), file=sys.stderr)
+    print(text(id, name=ended.service.name), file=sys.stderr)
     if ended.run is not None and ended.was_running:
         print(run_line(ended.run.to_json()), file=sys.stderr)
-    if ended.stopped.left:
-        print(text("services.cut", count=ended.stopped.left), file=sys.stderr)
+    if ended.left:
+        print(text("services.cut", count=ended.left), file=sys.stderr)
     if ended.busy:
         print(text("services.cards_busy", cards=",".join(map(str, ended.busy))), file=sys.stderr)
 
 
-def ended_to_json(ended: EndedService) -> dict[str, Any]:
+def ended_to_json(ended: Stopped) -> dict[str, Any]:
     """Return an ended service for programs."""
     return {
-        "name": ended.name,
-        "was_alive": ended.stopped.was_alive,
-        "requests_cut": ended.stopped.left,
-        "orphans": [orphan.to_json() for orphan in ended.stopped.orphans],
+        "name": ended.service.name,
+        "was_alive": ended.was_alive,
+        "requests_cut": ended.left,
+        "orphans": [orphan.to_json() for orphan in ended.orphans],
         "cards_busy": list(ended.busy),
         "simulated_run": mapped(lambda run: run.to_json(), ended.run),
     }

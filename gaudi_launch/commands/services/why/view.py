@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from gaudi_launch.cli.console import console
 from gaudi_launch.core.base.messages import rendered, text
+from gaudi_launch.core.services.log.phase_names import phase_text
 
 if TYPE_CHECKING:
     from gaudi_launch.core.services.diagnosis.diagnose import Cause
@@ -87,7 +88,7 @@ def show(explanation: Explanation, *, complete: bool) -> None:
 def _outcome(explanation: Explanation) -> str:
     """Return how the run ended; "" where the note is complete."""
     found = explanation.found
-    phase = text(f"serve.phase_{found.phase}")
+    phase = phase_text(found.phase)
     if found.failed and explanation.content.text:
         if found.causes:
             cause = found.causes[0].title.render()

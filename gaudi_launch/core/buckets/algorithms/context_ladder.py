@@ -446,18 +446,13 @@ def _lookups(
     if added == "model":
         prompt_cap = math.ceil((args.max_model_len - 1) / args.block_size)
 
-    def slice_query(query: int) -> int | None:
-        if slices is None or query < slices.threshold:
-            return None
-        return math.ceil(query / slices.size) * slices.size
-
     rule = FallbackRule(
         query_step=max(32, args.mamba_chunk_size) if added != "cache" else 32,
         query_cap=args.max_num_batched_tokens,
         batch_cap=args.max_num_seqs if flags.rules.ladder == "exact" else None,
         prompt_context_cap=prompt_cap,
         decode_context_cap=decode_cap,
-        slice_query=slice_query,
+        slices=slices,
         append_twice=added != "model",
     )
     clip = largest if added == "model" else 0

@@ -194,11 +194,6 @@ class _Config:
     def model(self, prompt: Grid, decode: Callable[[], Grid]) -> EngineModel:
         args, slices = self.args, self.slices
 
-        def slice_query(query: int) -> int | None:
-            if slices is None or query < slices.threshold:
-                return None
-            return math.ceil(query / slices.size) * slices.size
-
         def rule() -> FallbackRule:
             return FallbackRule(
                 query_step=32,
@@ -206,7 +201,7 @@ class _Config:
                 batch_cap=None,
                 prompt_context_cap=args.blocks,
                 decode_context_cap=args.blocks,
-                slice_query=slice_query,
+                slices=slices,
             )
 
         return EngineModel(

@@ -34,23 +34,21 @@ def at_full_load(limits: EngineLimits, cost: StepTime) -> tuple[Shapes, Times]:
     return serve(range_requests(limits), limits, cost, concurrency=limits.max_num_seqs)
 
 
+def drawn_length(chance: random.Random, low: int, high: int) -> int:
+    """Return a random length: half of them are log-uniform, half uniform."""
+    if chance.random() < 0.5:
+        return round(math.exp(chance.uniform(math.log(low), math.log(high))))
+    return chance.randint(low, high)
+
+
 def range_requests(limits: EngineLimits) -> list[tuple[float, int, int]]:
-    """Return requests for a closed loop of ``max_num_seqs`` clients.
-
-    Half of the lengths are log-uniform, half uniform.
-    """
+    """Return requests for a closed loop of ``max_num_seqs`` clients."""
     chance = random.Random(_SEED)
-
-    def draw(low: int, high: int) -> int:
-        if chance.random() < 0.5:
-            return round(math.exp(chance.uniform(math.log(low), math.log(high))))
-        return chance.randint(low, high)
-
     found: list[tuple[float, int, int]] = []
     tokens = 0
     for _ in range(max(_FEWEST, _ROUNDS * limits.max_num_seqs)):
-        prompt = draw(limits.input_min, limits.input_max)
-        output = draw(limits.output_min, limits.output_max)
+        prompt = drawn_length(chance, limits.input_min, limits.input_max)
+        output = drawn_length(chance, limits.output_min, limits.output_max)
         found.append((0.0, prompt, output))
         tokens += output
         if tokens > _TOKENS and len(found) >= max(_FEWEST, limits.max_num_seqs):

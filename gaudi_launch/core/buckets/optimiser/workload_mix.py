@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from gaudi_launch.core.buckets.optimiser.full_load import drawn_length
 from gaudi_launch.core.predict.limits import EngineLimits
 from gaudi_launch.core.predict.simulator import (
     Continued,
@@ -151,17 +152,15 @@ def _closed_loops(
     """
     chance = random.Random(0)
     shortest_input, longest_input, shortest_output, longest_output = ranges
-
-    def draw(low: int, high: int) -> int:
-        if chance.random() < 0.5:
-            return round(math.exp(chance.uniform(math.log(low), math.log(high))))
-        return chance.randint(low, high)
-
     loops = []
     for concurrency in _doubling(most):
         count = min(1500, max(60, concurrency * 8))
         requests = tuple(
-            (0.0, draw(shortest_input, longest_input), draw(shortest_output, longest_output))
+            (
+                0.0,
+                drawn_length(chance, shortest_input, longest_input),
+                drawn_length(chance, shortest_output, longest_output),
+            )
             for _ in range(count)
         )
         loops.append((concurrency, requests))

@@ -10,7 +10,6 @@ import logging
 import os
 import re
 import shutil
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -23,14 +22,15 @@ from gaudi_launch.core.base.reader import read_json
 from gaudi_launch.core.engines.docker_command import PROGRAMS
 from gaudi_launch.core.engines.install.change import change
 from gaudi_launch.core.engines.install.in_use import check_unused
-from gaudi_launch.core.engines.install.install_steps import (
-    CodeStep,
-    SetupExtras,
-    code_steps,
-    dockerfile,
-)
+from gaudi_launch.core.engines.install.install_steps import SetupExtras, code_steps, dockerfile
 from gaudi_launch.core.engines.install.installation import Installation
-from gaudi_launch.core.engines.install.step_runner import Say, alone, child_variables
+from gaudi_launch.core.engines.install.step_runner import (
+    InstallStep,
+    Say,
+    alone,
+    child_variables,
+    run_logged,
+)
 from gaudi_launch.core.engines.install.switch import Versions
 from gaudi_launch.core.engines.releases import Release, constraints_of
 
@@ -39,7 +39,6 @@ _log = logging.getLogger(__name__)
 PLACES = ("venv", *PROGRAMS)
 LOG = "setup.log"
 _RECORD = "setup.json"
-_LAST_LINES = 15
 _PYTHON = "venv/bin/python"
 # pip's options that say where packages are, with the number of their values
 _PLACES_OF_PACKAGES = {"--index-url": 1, "--find-links": 1, "--no-index": 0}
@@ -57,7 +56,7 @@ class Recipe:
 
     engine: str
     folder: Path
-    steps: tuple[CodeStep, ...]
+    steps: tuple[InstallStep, ...]
     files: dict[Path, str]
     python: str | None = None
     image: str | None = None
@@ -128,8 +127,8 @@ def _in_folder(folder: Path, release: Release, base: str, extras: SetupExtras) -
     constraints = "" if extras.unpinned else constraints_of(release) or ""
     extras = replace(extras, constraints=constraints)
     steps = [
-        CodeStep("setup.venv", (base, "-m", "venv", "--system-site-packages", str(venv))),
-        CodeStep("setup.source", ("mkdir", "-p", str(source))),
+        InstallStep("setup.venv", (base, "-m", "venv", "--system-site-packages", str(venv))),
+        InstallStep("setup.source", ("mkdir", "-p", str(source))),
         *code_steps(release, python, str(source), extras),
     ]
     return Recipe(release.engine, folder, tuple(steps), {}, python=python, constraints=constraints)
@@ -165,8 +164,8 @@ def in_image(release: Release, extras: SetupExtras, program: str = PROGRAMS[0]) 
     for name in exported_proxies(os.environ):
         words += ["--build-arg", name]
     steps = (
-        CodeStep("setup.pull", (program, "pull", extras.mirrors.image(release.bare_image))),
-        CodeStep(
+        InstallStep("setup.pull", (program, "pull", extras.mirrors.image(release.bare_image))),
+        InstallStep(
             "setup.build",
             (
                 *(program, "build", *words),
@@ -185,16 +184,16 @@ def in_image(release: Release, extras: SetupExtras, program: str = PROGRAMS[0]) 
     )
 
 
-def _pulled(image: str, mirrors: Mirrors, program: str) -> tuple[CodeStep, ...]:
+def _pulled(image: str, mirrors: Mirrors, program: str) -> tuple[InstallStep, ...]:
     """Return the steps that bring a published image.
 
     An image from a mirror is tagged with its published name, which plans and files use.
     """
     source = mirrors.image(image)
-    pull = CodeStep("setup.pull", (program, "pull", source))
+    pull = InstallStep("setup.pull", (program, "pull", source))
     if source == image:
         return (pull,)
-    return pull, CodeStep("setup.tag", (program, "tag", source, image))
+    return pull, InstallStep("setup.tag", (program, "tag", source, image))
 
 
 def check(recipe: Recipe, base: str, extras: SetupExtras) -> None:
@@ -241,7 +240,7 @@ def make(recipe: Recipe, say: Say, mirrors: Mirrors = NONE) -> int:
                 check_unused(recipe.folder)
             for number, step in enumerate(recipe.steps[done:], start=done + 1):
                 say(f"[{number}/{len(recipe.steps)}] {text(step.id)}")
-                _run(step, recipe.folder / LOG, variables)
+                run_logged(step, recipe.folder / LOG, variables)
                 # record atomically that the first steps are done
                 new = recipe.record.with_suffix(".new")
                 document = {
@@ -349,30 +348,3 @@ def _placeless(key: tuple[str, ...], folder: Path) -> tuple[str, ...]:
             key = (*key[:at], *key[at + 1 + values :])
     path = re.compile(rf"/[^\s'\"]*?/{re.escape(folder.name)}(?=/|$)")
     return tuple(path.sub("@", word) for word in key)
-
-
-def _run(step: CodeStep, log: Path, variables: Mapping[str, str]) -> None:
-    with log.open("ab") as output:
-        output.write(f"\n$ {json.dumps(step.argv)}\n".encode())
-        output.flush()
-        begin = output.tell()
-        try:
-            both = interrupt.Streams(output=output, errors=output)
-            status = interrupt.run(step.argv, env=variables, streams=both).returncode
-        except OSError as error:
-            output.write((error.strerror or str(error)).encode())
-            status = 127
-    if status:
-        raise LaunchError(
-            "serve.setup_failed",
-            ExitCode.FAILED,
-            step=text(step.id),
-            why=text("setup.status", status=status, log=str(log)),
-            detail="\n".join(_last(log, begin)),
-        )
-
-
-def _last(log: Path, begin: int) -> Sequence[str]:
-    with log.open("rb") as file:
-        file.seek(max(begin, file.seek(0, os.SEEK_END) - 20_000))
-        return file.read().decode("utf-8", errors="replace").splitlines()[-_LAST_LINES:]

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from gaudi_launch.core.base.mirrors import NONE, Mirrors
+from gaudi_launch.core.engines.install.step_runner import InstallStep
 from gaudi_launch.core.engines.releases import Code, Release, constraints_of
 from gaudi_launch.core.planning.request import LIBFABRIC
 
@@ -23,14 +24,6 @@ _WRAPPER_FILE = "libhccl_ofi_wrapper.so"
 _HABANA_LIBRARIES = "/usr/lib/habanalabs"
 # writes its second argument to the file of the first one
 _WRITE = "import sys; open(sys.argv[1], 'w').write(sys.argv[2])"
-
-
-@dataclass(frozen=True)
-class CodeStep:
-    """One command: ``id`` names its sentence, ``argv`` are its arguments."""
-
-    id: str
-    argv: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -50,7 +43,9 @@ class SetupExtras:
     constraints: str = ""
 
 
-def code_steps(release: Release, python: str, source: str, extras: SetupExtras) -> list[CodeStep]:
+def code_steps(
+    release: Release, python: str, source: str, extras: SetupExtras
+) -> list[InstallStep]:
     """Return the commands that install a vLLM engine with ``python``.
 
     Its code goes below the folder ``source``. The forks: Gaudi2E inference manual 1.21, 1.4, and
@@ -62,15 +57,15 @@ def code_steps(release: Release, python: str, source: str, extras: SetupExtras) 
     mirror = extras.mirrors.pip_words
     versions = ("--constraint", extras.constraints) if extras.constraints else ()
     pip = (python, "-m", "pip", "install", *extras.pip_options, *mirror, *versions)
-    steps: list[CodeStep] = []
+    steps: list[InstallStep] = []
     if release.upstream is not None:
         folder, upstream = _checkout(release.upstream, source)
         needs = f"{folder}/{release.build_requirements}"
         steps += [
             *upstream,
-            CodeStep("setup.without_torch", ("sed", "-i", "/^torch/d", needs)),
-            CodeStep("setup.requirements", (*pip, "--requirement", needs)),
-            CodeStep(
+            InstallStep("setup.without_torch", ("sed", "-i", "/^torch/d", needs)),
+            InstallStep("setup.requirements", (*pip, "--requirement", needs)),
+            InstallStep(
                 "setup.upstream",
                 (
                     "env",
@@ -85,22 +80,28 @@ def code_steps(release: Release, python: str, source: str, extras: SetupExtras) 
     folder, code = _checkout(release.code, source)
     steps += code
     if release.upstream is not None:
-        steps.append(CodeStep("setup.engine", (*pip, "--no-build-isolation", "--editable", folder)))
+        steps.append(
+            InstallStep("setup.engine", (*pip, "--no-build-isolation", "--editable", folder))
+        )
     else:
         steps += [
-            CodeStep(
+            InstallStep(
                 "setup.requirements", (*pip, "--requirement", f"{folder}/requirements-hpu.txt")
             ),
-            CodeStep("setup.engine", ("env", "VLLM_TARGET_DEVICE=hpu", *pip, "--editable", folder)),
+            InstallStep(
+                "setup.engine", ("env", "VLLM_TARGET_DEVICE=hpu", *pip, "--editable", folder)
+            ),
         ]
     if release.extension is not None and release.extension.commit:
         pinned = f"git+{release.extension.address}@{release.extension.commit}"
-        steps.append(CodeStep("setup.extension", (*pip, "--no-deps", "--force-reinstall", pinned)))
+        steps.append(
+            InstallStep("setup.extension", (*pip, "--no-deps", "--force-reinstall", pinned))
+        )
     if extras.vision:
         # Gaudi2E inference manual 1.21, 1.4: built with AVX2
         steps += [
-            CodeStep("setup.no_pillow", (python, "-m", "pip", "uninstall", "--yes", "pillow")),
-            CodeStep(
+            InstallStep("setup.no_pillow", (python, "-m", "pip", "uninstall", "--yes", "pillow")),
+            InstallStep(
                 "setup.pillow_simd",
                 ("env", "CC=cc -mavx2", *pip, "--upgrade", "--force-reinstall", "pillow-simd"),
             ),
@@ -110,7 +111,7 @@ def code_steps(release: Release, python: str, source: str, extras: SetupExtras) 
     return steps
 
 
-def _checkout(code: Code, source: str) -> tuple[str, list[CodeStep]]:
+def _checkout(code: Code, source: str) -> tuple[str, list[InstallStep]]:
     """Return the steps of a repository at its commit.
 
     `git init` and `git fetch` can be run again where `git clone` cannot.
@@ -118,16 +119,16 @@ def _checkout(code: Code, source: str) -> tuple[str, list[CodeStep]]:
     folder = f"{source}/{code.repository.rpartition('/')[2]}"
     git = ("git", "-C", folder)
     steps = [
-        CodeStep("setup.folder", ("git", "init", "--quiet", folder)),
-        CodeStep("setup.fetch", (*git, "fetch", "--tags", code.address, code.branch or "HEAD")),
-        CodeStep(
+        InstallStep("setup.folder", ("git", "init", "--quiet", folder)),
+        InstallStep("setup.fetch", (*git, "fetch", "--tags", code.address, code.branch or "HEAD")),
+        InstallStep(
             "setup.checkout", (*git, "checkout", "--quiet", "--detach", code.commit or "FETCH_HEAD")
         ),
     ]
     return folder, steps
 
 
-def scale_out_steps(source: str) -> list[CodeStep]:
+def scale_out_steps(source: str) -> list[InstallStep]:
     """Return the steps of libfabric, HCCL's wrapper and the demo that tests both.
 
     They are for jobs over host network cards: several boards of a PCIe box, several machines.
@@ -138,9 +139,9 @@ def scale_out_steps(source: str) -> list[CodeStep]:
     # where the doctor looks for it
     demo, demo_code = _checkout(_DEMO, "/opt")
     return [
-        CodeStep("setup.libfabric_get", ("wget", "-O", archive, _TARBALL)),
-        CodeStep("setup.libfabric_unpack", ("tar", "-xf", archive, "-C", source)),
-        CodeStep(
+        InstallStep("setup.libfabric_get", ("wget", "-O", archive, _TARBALL)),
+        InstallStep("setup.libfabric_unpack", ("tar", "-xf", archive, "-C", source)),
+        InstallStep(
             "setup.libfabric_configure",
             (
                 "env",
@@ -151,18 +152,18 @@ def scale_out_steps(source: str) -> list[CodeStep]:
                 "--with-synapseai=/usr",
             ),
         ),
-        CodeStep("setup.libfabric_make", ("make", "-C", tree, "-j8", "install")),
+        InstallStep("setup.libfabric_make", ("make", "-C", tree, "-j8", "install")),
         *wrapper,
-        CodeStep(
+        InstallStep(
             "setup.wrapper_make", ("env", f"LIBFABRIC_ROOT={LIBFABRIC}", "make", "-C", folder)
         ),
-        CodeStep(
+        InstallStep(
             "setup.wrapper_place",
             ("cp", f"{folder}/{_WRAPPER_FILE}", f"{_HABANA_LIBRARIES}/{_WRAPPER_FILE}"),
         ),
-        CodeStep("setup.ldconfig", ("ldconfig",)),
+        InstallStep("setup.ldconfig", ("ldconfig",)),
         *demo_code,
-        CodeStep("setup.demo_make", ("make", "-C", demo)),
+        InstallStep("setup.demo_make", ("make", "-C", demo)),
     ]
 
 

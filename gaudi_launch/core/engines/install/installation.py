@@ -14,7 +14,6 @@ from gaudi_launch.core.base.paths import engines_dir
 from gaudi_launch.core.engines.detect import Installed, detect
 from gaudi_launch.core.engines.install.change import change, place_for
 from gaudi_launch.core.engines.install.in_use import marker_of
-from gaudi_launch.core.engines.install.install_steps import CodeStep
 from gaudi_launch.core.engines.install.step_runner import (
     InstallStep,
     Say,
@@ -79,26 +78,17 @@ class ImageRequest:
 
 
 @dataclass(frozen=True)
-class BuiltImage:
-    """The image, and the number of steps that were run for it."""
-
-    image: str
-    steps_run: int
-    log: Path
-
-
-@dataclass(frozen=True)
 class ImageRecipe:
     """An image that `setup` builds, of an engine without a profile.
 
     ``base`` returns the base image of an option and of the environment, ``planned`` the commands of
-    a build that is not run.
+    a build that is not run; ``build`` returns the number of steps that it ran.
     """
 
     image: str
     base: Callable[[str | None, Mapping[str, str]], str]
-    planned: Callable[[ImageRequest, Mapping[str, str]], Sequence[CodeStep]]
-    build: Callable[[ImageRequest, Mapping[str, str], Say], BuiltImage]
+    planned: Callable[[ImageRequest, Mapping[str, str]], Sequence[InstallStep]]
+    build: Callable[[ImageRequest, Mapping[str, str], Say], int]
 
 
 class StepInstallation(Installation):

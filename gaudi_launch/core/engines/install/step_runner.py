@@ -29,6 +29,7 @@ TORCH_WANTED = f"torch=={TORCH}"
 # the PyTorch project's index of CPU builds, for machines without a local CPU build
 _TORCH_INDEX = "https://download.pytorch.org/whl/cpu"
 _LEAST_PYTHON = (3, 11)
+_LAST_LINES = 15
 _PIP_VERBS = ("install", "download", "wheel")
 
 Say = Callable[[str], None]
@@ -134,8 +135,39 @@ def _call(argv: tuple[str, ...], name: str, mirrors: Mirrors, temporary: Path | 
             ExitCode.FAILED,
             step=name,
             why=f"exit status {done.returncode}",
-            detail=redact_text("\n".join(lines[-15:])),
+            detail=redact_text("\n".join(lines[-_LAST_LINES:])),
         )
+
+
+def run_logged(step: InstallStep, log: Path, variables: Mapping[str, str] | None = None) -> None:
+    """Run a step's command with its output in a log. Raises LaunchError (FAILED).
+
+    ``variables`` None: those of this process.
+    """
+    with log.open("ab") as output:
+        output.write(f"\n$ {json.dumps(step.argv)}\n".encode())
+        output.flush()
+        begin = output.tell()
+        try:
+            both = interrupt.Streams(output=output, errors=output)
+            status = interrupt.run(step.argv, env=variables, streams=both).returncode
+        except OSError as error:
+            output.write((error.strerror or str(error)).encode())
+            status = 127
+    if status:
+        raise LaunchError(
+            "serve.setup_failed",
+            ExitCode.FAILED,
+            step=text(step.id),
+            why=text("setup.status", status=status, log=str(log)),
+            detail="\n".join(_last_lines(log, begin)),
+        )
+
+
+def _last_lines(log: Path, begin: int) -> list[str]:
+    with log.open("rb") as file:
+        file.seek(max(begin, file.seek(0, os.SEEK_END) - 20_000))
+        return file.read().decode("utf-8", errors="replace").splitlines()[-_LAST_LINES:]
 
 
 def _try(argv: tuple[str, ...], variables: dict[str, str]) -> subprocess.CompletedProcess[str]:

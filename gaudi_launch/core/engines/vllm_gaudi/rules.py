@@ -16,6 +16,7 @@ from gaudi_launch.core.engines.generation import is_gaudi2
 from gaudi_launch.core.engines.support import has_linear_attention
 from gaudi_launch.core.engines.upstream_tasks import (
     CHAT,
+    TASK_REASONS,
     by_name_only,
     pooling_options,
     sees_by_name,
@@ -255,9 +256,8 @@ def _measured(context: Context, decisions: Decisions) -> None:
     elif exported:
         decisions.env("QUANT_CONFIG", exported, message("plan.exported"), origin=docs)
     elif found is not None:
-        reason = message(f"quant.found_{found.origin}")
         source = _FOUND_SOURCES.get(found.origin, "computed")
-        decisions.env("QUANT_CONFIG", found.path, reason, source=source, origin=found.path)
+        decisions.env("QUANT_CONFIG", found.path, found.reason, source=source, origin=found.path)
     decisions.option("--quantization", "inc", message("gaudi.inc"), origin=docs)
     # platform.py check_and_update_config loads the weights on the CPU wherever INC is on
     check_host_memory(context, decisions)
@@ -469,7 +469,7 @@ def task(context: Context, decisions: Decisions, task: str) -> None:
         decisions.warn("gaudi.task_by_name", model=context.model.name, task=task)
     for option, value in pooling_options(context.model, task):
         if not args.has(option):
-            reason = message(f"gaudi.task_{task}")
+            reason = message(TASK_REASONS[task])
             decisions.option(
                 option, value, reason, origin="vllm-project/vllm 0.32.0:vllm/config/model.py"
             )

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.core.base.messages import Message, message
 from gaudi_launch.core.base.reader import read_json
 
 _log = logging.getLogger(__name__)
@@ -29,6 +30,21 @@ class QuantFile:
     origin: Origin
     kv_dtype: str = "fp8_inc"
     missing: tuple[str, ...] = ()
+
+    @property
+    def reason(self) -> Message:
+        """Return where it was found."""
+        return message(_FOUND[self.origin])
+
+
+_FOUND: Mapping[Origin, str] = {
+    "flag": "quant.found_flag",
+    "environment": "quant.found_environment",
+    "profile": "quant.found_profile",
+    "calibrated": "quant.found_calibrated",
+    "downloaded": "quant.found_downloaded",
+    "engine": "quant.found_engine",
+}
 
 
 def kv_cache_dtype(config: Mapping[str, Any]) -> str:

@@ -57,12 +57,13 @@ _TURN_SECONDS = 0.2
 
 @dataclass(frozen=True)
 class Listing:
-    """A model on a hub: the exact revision and its files."""
+    """A repository on a hub: the exact revision and its files."""
 
     source: str
     repo: str
     revision: str
     files: tuple[RemoteFile, ...]
+    repo_type: str = "model"
 
 
 @dataclass(frozen=True)
@@ -131,7 +132,7 @@ def list_files(
     unsafe = [file.path for file in files if not safe(file.path)]
     if unsafe:
         raise LaunchError("pull.unsafe", ExitCode.MODEL, repo=repo, name=repr(unsafe[0]))
-    return Listing(source, repo, str(answer["revision"]), files)
+    return Listing(source, repo, str(answer["revision"]), files, repo_type)
 
 
 def find(repo: str, revision: str = "", repo_type: str = "model") -> Listing:
@@ -177,7 +178,6 @@ def pull(
     *,
     everything: bool = False,
     code: bool = False,
-    repo_type: str = "model",
     report: Report = lambda progress: None,
 ) -> Pulled:
     """Bring the files of a listing into a folder; verified files stay.
@@ -190,7 +190,7 @@ def pull(
     if not files:
         raise LaunchError("pull.nothing", ExitCode.MODEL, repo=listing.repo)
     with hold(folder, "pull"):
-        return _pull(_PullOrder(listing, folder, files, repo_type), report)
+        return _pull(listing, folder, files, report)
 
 
 def forget(listing: Listing, folder: Path) -> int:
@@ -209,32 +209,7 @@ def forget(listing: Listing, folder: Path) -> int:
         return len(record.files) - len(kept)
 
 
-@dataclass(frozen=True)
-class _PullOrder:
-    """The files of a listing that a folder is to have."""
-
-    listing: Listing
-    folder: Path
-    files: tuple[RemoteFile, ...]
-    repo_type: str
-
-    def question(self, wanted: Iterable[RemoteFile]) -> dict[str, Any]:
-        """Return the request to the child process that transfers these files."""
-        return {
-            "do": "fetch",
-            "source": self.listing.source,
-            "repo": self.listing.repo,
-            "revision": self.listing.revision,
-            "repo_type": self.repo_type,
-            "target": str(self.folder),
-            "files": [
-                {"path": file.path, "size": file.size, "digest": file.digest} for file in wanted
-            ],
-        }
-
-
-def _pull(order: _PullOrder, report: Report) -> Pulled:
-    listing, folder, files = order.listing, order.folder, order.files
+def _pull(listing: Listing, folder: Path, files: tuple[RemoteFile, ...], report: Report) -> Pulled:
     record = read_record(folder) or Fetched(
         listing.repo, listing.source, listing.revision, False, {}
     )
@@ -247,7 +222,7 @@ def _pull(order: _PullOrder, report: Report) -> Pulled:
             record, repo=listing.repo, source=listing.source, revision=listing.revision, whole=False
         )
         write_record(folder, record)
-        record, fetched = _fetch(order, missing, record, report)
+        record, fetched = _fetch(listing, folder, files, record, report)
     write_record(folder, replace(record, whole=True))
     shutil.rmtree(folder / PARTS, ignore_errors=True)
     return Pulled(folder, listing, files, fetched, cleared, len(files) - len(missing))
@@ -302,24 +277,27 @@ def _clear(folder: Path, files: Sequence[RemoteFile]) -> tuple[str, ...]:
 
 
 def _fetch(
-    order: _PullOrder, missing: Sequence[RemoteFile], record: Fetched, report: Report
+    listing: Listing,
+    folder: Path,
+    files: Sequence[RemoteFile],
+    record: Fetched,
+    report: Report,
 ) -> tuple[Fetched, int]:
-    """Bring the missing files.
+    """Bring the files that the record lacks.
 
     Return the record with them, and how many were not in place already.
     """
-    listing, folder = order.listing, order.folder
     known = dict(record.files)
     fetched = 0
-    wanted = {file.path: file for file in missing}
+    wanted = {file.path: file for file in files if not record.has(folder, file)}
     last: dict[str, Any] = {}
 
     def tell() -> None:
-        report(_progress(order, wanted))
+        report(_progress(folder, files, wanted))
 
     for wait in (*_BUSY_WAITS, None):
         last = {}
-        for answer in _ask(order.question(wanted.values()), tell, None):
+        for answer in _ask(_question(listing, folder, wanted.values()), tell, None):
             last = answer
             if answer.get("done") in wanted:
                 file = wanted.pop(answer["done"])
@@ -338,15 +316,29 @@ def _fetch(
     return record, fetched
 
 
-def _progress(order: _PullOrder, wanted: Mapping[str, RemoteFile]) -> PullProgress:
+def _question(listing: Listing, folder: Path, wanted: Iterable[RemoteFile]) -> dict[str, Any]:
+    """Return the request to the child process that transfers these files."""
+    return {
+        "do": "fetch",
+        "source": listing.source,
+        "repo": listing.repo,
+        "revision": listing.revision,
+        "repo_type": listing.repo_type,
+        "target": str(folder),
+        "files": [{"path": file.path, "size": file.size, "digest": file.digest} for file in wanted],
+    }
+
+
+def _progress(
+    folder: Path, files: Sequence[RemoteFile], wanted: Mapping[str, RemoteFile]
+) -> PullProgress:
     """Return the state of a pull whose ``wanted`` files are missing.
 
     Its current file is the one of them with the most bytes in place.
     """
-    files = order.files
     size, path, full_size = 0, "", 0
     for each in wanted.values():
-        there = _partial(order.folder, each.path)
+        there = _partial(folder, each.path)
         if path == "" or there > size:
             size, path, full_size = there, each.path, each.size
     return PullProgress(
@@ -383,18 +375,30 @@ def _size(path: Path) -> int:
         return 0
 
 
+# message IDs of what the child process reports
+_REFUSALS = {
+    "no_repo": "pull.no_repo",
+    "no_revision": "pull.no_revision",
+    "gated": "pull.gated",
+    "token": "pull.token",
+    "changed": "pull.changed",
+    "offline": "pull.offline",
+    "offline_mode": "pull.offline_mode",
+    "busy": "pull.busy",
+    "stuck": "pull.stuck",
+}
+
+
 def _error(answer: dict[str, Any], repo: str, source: str, revision: str) -> LaunchError:
     kind = str(answer.get("error", "other"))
     why = str(answer.get("detail", "")).strip().split("\n")[0][:300]
     of_the_model = ("no_repo", "no_revision", "gated", "token", "changed")
     codes = dict.fromkeys(of_the_model, ExitCode.MODEL)
-    known = (*codes, "offline", "offline_mode", "busy", "disk", "stuck")
-    id = f"pull.{kind}" if kind in known else "pull.other"
     if kind == "disk":
         return LaunchError("pull.disk_full", ExitCode.FAILED, repo=repo)
     code = codes.get(kind, ExitCode.FAILED)
     return LaunchError(
-        id,
+        _REFUSALS.get(kind, "pull.other"),
         code,
         repo=repo,
         source=source,

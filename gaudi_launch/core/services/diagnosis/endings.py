@@ -4,13 +4,21 @@ from __future__ import annotations
 
 from gaudi_launch.core.base.messages import text
 
+# by the kind of `supervise.EngineOutcome`
+_ENDED = {
+    "stopped": "services.ended_stopped",
+    "died": "services.ended_died",
+    "stuck": "services.ended_stuck",
+    "not_started": "services.ended_not_started",
+}
+
 
 def ended(kind: str, status: int | None) -> str:
     """Return the sentence for a kind of `supervise.Outcome` and an exit status.
 
     A negative status is a signal.
     """
-    return text(f"services.ended_{kind}", status=status_words(status))
+    return text(_ENDED[kind], status=status_words(status))
 
 
 def status_words(status: int | None) -> str:

@@ -11,6 +11,7 @@ from gaudi_launch.core.base.messages import text
 from gaudi_launch.core.services.diagnosis.diagnose import Diagnosis, diagnose
 from gaudi_launch.core.services.diagnosis.endings import status_words
 from gaudi_launch.core.services.log.kernel_log import full_disks
+from gaudi_launch.core.services.log.phase_names import phase_text
 from gaudi_launch.core.services.process.supervise import EngineOutcome
 
 _log = logging.getLogger(__name__)
@@ -33,7 +34,7 @@ def failure(outcome: EngineOutcome, log: Path, model: str = "MODEL") -> LaunchEr
     detail = "\n".join(
         [text("serve.last_lines"), *content.splitlines()[-_LAST_LINES:], "", *causes(found, model)]
     )
-    phase = text(f"serve.phase_{found.phase}")
+    phase = phase_text(found.phase)
     if outcome.kind == "stuck":
         return LaunchError(
             "serve.stuck",

@@ -60,6 +60,19 @@ def events(found: Sequence[HistoryPoint]) -> list[Message]:
     return said
 
 
+_EVENTS = {
+    "preemptions": "diagnose.history_preemptions",
+    "kv_full": "diagnose.history_kv_full",
+    "ttft": "diagnose.history_ttft",
+}
+# the same after the load had doubled
+_AFTER_LOAD = {
+    "preemptions": "diagnose.history_preemptions_load",
+    "kv_full": "diagnose.history_kv_full_load",
+    "ttft": "diagnose.history_ttft_load",
+}
+
+
 def _event(kind: str, at: float, minutes: Sequence[HistoryPoint], **values: str) -> Message:
     since = at - _REASON_MINUTES * _MINUTE
     earlier = [minute for minute in minutes if since <= minute.at <= at]
@@ -68,10 +81,10 @@ def _event(kind: str, at: float, minutes: Sequence[HistoryPoint], **values: str)
     clock = time.strftime("%H:%M", time.localtime(at))
     # the minutes before give the base only: a doubling among them is too old
     if rise is None or rise[0] < since:
-        return message(f"diagnose.history_{kind}", at=clock, **values)
+        return message(_EVENTS[kind], at=clock, **values)
     rose, load_before, load_after = rise
     return message(
-        f"diagnose.history_{kind}_load",
+        _AFTER_LOAD[kind],
         at=clock,
         minutes=f"{(at - rose) / _MINUTE:.0f}",
         load_before=f"{load_before:.0f}",

@@ -27,6 +27,7 @@ from gaudi_launch.core.services import preflight
 from gaudi_launch.core.services.containers import check_program, program_of
 from gaudi_launch.core.services.diagnosis.endings import ended
 from gaudi_launch.core.services.log.follow import LaunchProgress
+from gaudi_launch.core.services.log.phase_names import phase_text
 from gaudi_launch.core.services.probe import Readiness
 from gaudi_launch.core.services.process.signals import HANDLED
 from gaudi_launch.core.services.service import LOG as ENGINE_LOG
@@ -141,7 +142,7 @@ class _Lines:
     def progress(self, progress: LaunchProgress) -> None:
         if progress.phase != self._phase:
             self._phase = progress.phase
-            _say(text(f"serve.phase_{progress.phase}"))
+            _say(phase_text(progress.phase))
 
     def ready(self, readiness: Readiness) -> None:
         _say(text("services.answers", model=readiness.model or "-"))

@@ -26,8 +26,9 @@ class ServiceJob:
     ``model`` is its name as text, ``graphs`` the planned number of graphs to warm up (0: unknown).
     ``environment`` are the user's variables for the engine, never secret ones; of those,
     ``secrets`` are the names. ``container`` is the name of the container that the command starts,
-    if it starts one. ``limits`` are the seconds that a phase may last without progress. ``restart``
-    is one of `RESTARTS`. ``health_only``: it is a gateway, which is ready when /health answers.
+    if it starts one. ``limits`` are the seconds that a phase may last without progress. ``bind``
+    False: the plan's CPUs are not this machine's. ``restart`` is one of `RESTARTS`.
+    ``health_only``: it is a gateway, which is ready when /health answers.
     """
 
     name: str
@@ -71,22 +72,8 @@ def read_job(folder: Path) -> ServiceJob:
         ) from None
 
 
-@dataclass(frozen=True)
-class Supervision:
-    """The limits of each phase in seconds, and the policy of restarts.
-
-    ``bind`` False: the plan's CPUs are not this machine's.
-    """
-
-    limits: Mapping[str, float]
-    bind: bool
-    restart: str = "no"
-
-
-def job_of(
-    plan: Plan, request: Request, name: str, supervision: Supervision, cached: Cached | None = None
-) -> ServiceJob:
-    """Return the job of a plan."""
+def job_of(plan: Plan, request: Request, name: str, cached: Cached | None = None) -> ServiceJob:
+    """Return the job of a plan, with the defaults of limits, binding and restarts."""
     # a container's description is not needed to run its command, nor who wrote which argument
     command = replace(plan.command, container=None, user=())
     if command.working_dir is None:
@@ -101,9 +88,6 @@ def job_of(
         command=command,
         modules=plan.placement.modules,
         dtype=plan.dtype,
-        limits=supervision.limits,
-        bind=supervision.bind,
-        restart=supervision.restart,
         environment={
             **local_variables(request.environment),
             **engine_variables(request.environment),

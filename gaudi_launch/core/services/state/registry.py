@@ -18,6 +18,7 @@ from gaudi_launch.core.base.messages import catalogue, language, text
 from gaudi_launch.core.base.paths import machine_root
 from gaudi_launch.core.host import card_locks
 from gaudi_launch.core.services.diagnosis.endings import ended
+from gaudi_launch.core.services.log.phase_names import phase_text
 from gaudi_launch.core.services.state import store
 from gaudi_launch.core.services.state.identity import Identity, boot_id, identity_in
 
@@ -342,7 +343,7 @@ def phase(service: ServiceRecord) -> str:
     """Return the phase of a service as text, with its progress."""
     if service.phase == "ready":
         return text("services.phase_ready")
-    words = text(f"serve.phase_{service.phase}")
+    words = phase_text(service.phase)
     done, total = service.state.get("done"), service.state.get("total")
     if service.alive and total:
         return f"{words} {done}/{total}"

@@ -418,9 +418,8 @@ def start_and_measure(
     A candidate that does not start, or not within ``left`` seconds, is a failed start. Ctrl-C stops
     it, too.
     """
+    from gaudi_launch.core.launch import serve
     from gaudi_launch.core.launch.report import Silent
-    from gaudi_launch.core.launch.serve import ServeMode
-    from gaudi_launch.core.launch.service import launch
 
     one = state.candidates[trial.candidate]
     name = f"tune-{state.folder.parent.name[-8:]}"
@@ -430,9 +429,9 @@ def start_and_measure(
     figures: tuple[TuneFigure, ...] = ()
     why = ""
     try:
-        service = launch(
+        service = serve.start(
             _on_a_port(one.options),
-            ServeMode(name=name, no_doctor=tools.no_doctor, quiet=True, detach=True),
+            serve.ServeMode(name=name, no_doctor=tools.no_doctor, quiet=True, detach=True),
             Silent(),
         )
         service.wait_ready(left)

@@ -9,7 +9,6 @@ import pytest
 
 from gaudi_launch.commands.services.stop import view as stop
 from gaudi_launch.core.base.messages import message
-from gaudi_launch.core.launch.stop import EndedService
 from gaudi_launch.core.services.run_record import RunRecord
 from gaudi_launch.core.services.state.identity import Identity
 from gaudi_launch.core.services.state.orphans import Orphan
@@ -40,14 +39,14 @@ UNSURE = Orphan(
 
 def ended(
     *, alive: bool, left: int = 0, busy: tuple[int, ...] = (), run: RunRecord | None = None
-) -> EndedService:
+) -> Stopped:
     service = ServiceRecord("chat", Path("/state/services/chat"), {}, alive=False)
-    return EndedService(Stopped(service, alive, left, (DEAD,)), busy, run)
+    return Stopped(service, alive, left, (DEAD,), (), busy, run)
 
 
 def test_each_ending_is_said_on_stderr(capsys: pytest.CaptureFixture[str]) -> None:
     endings = (
-        EndedService(Stopped(ended(alive=False).stopped.service, False, 0, ()), (), RUN),
+        Stopped(ended(alive=False).service, False, 0, (), run=RUN),
         ended(alive=True),
         ended(alive=True, left=3, busy=(0, 4), run=RUN),
     )

@@ -177,7 +177,7 @@ def test_the_hot_part_is_tight_and_the_rest_is_covered() -> None:
     )
 
 
-def test_limits_of_any_form() -> None:
+def test_limits_by_name() -> None:
     names = {
         "max_num_seqs": 64,
         "max_num_prefill_seqs": 1,
@@ -187,16 +187,16 @@ def test_limits_of_any_form() -> None:
         "block_size": 128,
     }
     wanted = limits()
-    assert as_limits({**names, "input_range": (1, 6144), "output_range": [1, 2048]}) == wanted
     spelled = {"input_min": 1, "input_max": 6144, "output_min": 1, "output_max": 2048}
     assert as_limits({**names, **spelled}) == wanted
-    assert as_limits(type("Limits", (), {**names, **spelled})()) == wanted
-    with refused("warmup.limit_missing"):
-        as_limits({"max_num_seqs": 3})
+    assert as_limits({**names, **spelled, "least_length": 3}) == wanted
+    usual = as_limits({"max_num_seqs": 64, "max_model_len": 8192})
+    assert (usual.num_blocks, usual.prefill_rows, usual.longest_query) == (4096, 64, 8192)
+    assert (usual.input_min, usual.input_max, usual.output_max) == (1, 8192, 8192)
     with refused("warmup.limit_too_small"):
         as_limits({**names, "num_blocks": 0})
     with refused("warmup.range_backwards"):
-        as_limits({**names, "input_range": (9, 3)})
+        as_limits({**names, "input_min": 9, "input_max": 3})
 
 
 def test_expectation_says_how_far_the_trace_is() -> None:

@@ -24,7 +24,8 @@ from gaudi_launch.core.engines.install.environment import (
     put_in_force,
     remembered,
 )
-from gaudi_launch.core.engines.install.install_steps import CodeStep, SetupExtras, dockerfile
+from gaudi_launch.core.engines.install.install_steps import SetupExtras, dockerfile
+from gaudi_launch.core.engines.install.step_runner import InstallStep
 from gaudi_launch.core.engines.needed_release import needed_release
 from gaudi_launch.core.engines.releases import Code, Release, constraints_of
 from tests.support.refusals import refusal
@@ -46,7 +47,7 @@ def engines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def recipe(folder: Path, *texts: str, **more: Any) -> Recipe:
     """Return a recipe whose steps print these texts."""
-    steps = tuple(CodeStep("setup.venv", ("sh", "-c", f"echo {text}")) for text in texts)
+    steps = tuple(InstallStep("setup.venv", ("sh", "-c", f"echo {text}")) for text in texts)
     return Recipe("a@1", folder, steps, {}, **more)
 
 
@@ -70,7 +71,7 @@ def test_a_published_image_is_pulled_and_gets_its_own_name(engines: Path) -> Non
     assert made == Recipe(
         "vllm-gaudi",
         engines / "vllm-gaudi",
-        (CodeStep("setup.pull", ("podman", "pull", str(image))),),
+        (InstallStep("setup.pull", ("podman", "pull", str(image))),),
         {},
         image=image,
         program="podman",
@@ -80,8 +81,8 @@ def test_a_published_image_is_pulled_and_gets_its_own_name(engines: Path) -> Non
     source = there.image(str(image))
     assert source != image
     assert steps == (
-        CodeStep("setup.pull", ("docker", "pull", source)),
-        CodeStep("setup.tag", ("docker", "tag", source, str(image))),
+        InstallStep("setup.pull", ("docker", "pull", source)),
+        InstallStep("setup.tag", ("docker", "tag", source, str(image))),
     )
 
 
@@ -98,8 +99,8 @@ def test_an_image_is_built_on_the_bare_one(engines: Path, monkeypatch: pytest.Mo
         "vllm-fork@1.22",
         folder,
         (
-            CodeStep("setup.pull", ("docker", "pull", str(FORK.bare_image))),
-            CodeStep(
+            InstallStep("setup.pull", ("docker", "pull", str(FORK.bare_image))),
+            InstallStep(
                 "setup.build",
                 (
                     *("docker", "build", *words, "--tag", name),
@@ -163,7 +164,7 @@ def test_steps_run_in_order_and_a_second_run_resumes(tmp_path: Path) -> None:
 
 
 def test_a_program_that_is_missing_is_a_failed_step(tmp_path: Path) -> None:
-    step = CodeStep("setup.fetch", (str(tmp_path / "no-git"), "fetch"))
+    step = InstallStep("setup.fetch", (str(tmp_path / "no-git"), "fetch"))
     with pytest.raises(LaunchError) as caught:
         make(replace(recipe(tmp_path), steps=(step,)), lambda line: None)
     assert caught.value.detail == "No such file or directory"
@@ -182,11 +183,11 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
 
 def test_a_step_does_not_differ_by_place_or_index(tmp_path: Path) -> None:
     def of(folder: Path, *words: str) -> Recipe:
-        step = CodeStep("setup.engine", ("pip", "install", *words, f"{folder}/src/x"))
+        step = InstallStep("setup.engine", ("pip", "install", *words, f"{folder}/src/x"))
         return Recipe("a@1", folder, (step,), {})
 
     here = of(tmp_path / "a", "--index-url", "https://one")
-    make(replace(here, steps=(CodeStep("setup.venv", ("true",)),)), lambda line: None)
+    make(replace(here, steps=(InstallStep("setup.venv", ("true",)),)), lambda line: None)
 
     def record(*words: str) -> None:
         here.record.write_text(json.dumps({"done": [["pip", "install", *words]]}))

@@ -8,12 +8,8 @@ from collections.abc import Sequence
 import pytest
 
 from gaudi_launch.core.base.mirrors import Mirrors
-from gaudi_launch.core.engines.install.install_steps import (
-    CodeStep,
-    SetupExtras,
-    code_steps,
-    dockerfile,
-)
+from gaudi_launch.core.engines.install.install_steps import SetupExtras, code_steps, dockerfile
+from gaudi_launch.core.engines.install.step_runner import InstallStep
 from gaudi_launch.core.engines.needed_release import needed_release
 from tests.support.cli import golden
 
@@ -25,7 +21,7 @@ ALL = SetupExtras(
 )
 
 
-def shown(steps: Sequence[CodeStep]) -> list[list[str]]:
+def shown(steps: Sequence[InstallStep]) -> list[list[str]]:
     return [[step.id, *step.argv] for step in steps]
 
 

@@ -19,7 +19,7 @@ from gaudi_launch.core.base.errors import LaunchError
 from gaudi_launch.core.engines.detect import interpreter
 from gaudi_launch.core.engines.install import environment
 from gaudi_launch.core.engines.install.environment import Recipe
-from gaudi_launch.core.engines.install.install_steps import CodeStep
+from gaudi_launch.core.engines.install.step_runner import InstallStep
 from gaudi_launch.core.engines.install.switch import Versions, fixed
 from tests.support.places import TOP
 from tests.support.processes import is_alive
@@ -154,10 +154,10 @@ def recipe(version: str, wheels: Path) -> Recipe:
         python = str(folder / "venv" / "bin" / "python")
         pip = (sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--no-index")
         steps = (
-            CodeStep(
+            InstallStep(
                 "setup.venv", (sys.executable, "-m", "venv", "--without-pip", str(folder / "venv"))
             ),
-            CodeStep("setup.engine", (*pip, "--find-links", str(wheels), f"vllm=={version}")),
+            InstallStep("setup.engine", (*pip, "--find-links", str(wheels), f"vllm=={version}")),
         )
         return Recipe(ENGINE, folder, steps, {}, python=python)
 

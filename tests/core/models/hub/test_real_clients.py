@@ -162,7 +162,7 @@ def test_data_sets_have_routes_of_their_own(
     with Hub(FILES, datasets={"me/rows": rows}) as running:
         use(running, monkeypatch)
         listing = download.list_files("me/rows", source, repo_type="dataset")
-        download.pull(listing, tmp_path / "d", everything=True, repo_type="dataset")
+        download.pull(listing, tmp_path / "d", everything=True)
         with pytest.raises(LaunchError) as refused:
             download.list_files("me/rows", source)
     assert content(tmp_path / "d") == rows

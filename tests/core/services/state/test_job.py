@@ -23,7 +23,6 @@ from gaudi_launch.core.services.state import store
 from gaudi_launch.core.services.state.job import (
     FILE,
     ServiceJob,
-    Supervision,
     check_restart,
     job_of,
     read_job,
@@ -92,7 +91,7 @@ def test_the_job_of_a_plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         model="/m",
         environment={"HF_HOME": "/h", "HF_TOKEN": "hf_private", "VLLM_API_KEY": "", "OTHER": "1"},
     )
-    made = job_of(PLAN, request, "chat", Supervision({"load": 60.0}, False, "on-failure"))
+    made = job_of(PLAN, request, "chat")
     assert made == ServiceJob(
         name="chat",
         model="m",
@@ -102,9 +101,6 @@ def test_the_job_of_a_plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         command=replace(COMMAND, working_dir=str(tmp_path)),
         modules=(0, 1),
         dtype="fp8",
-        limits={"load": 60.0},
-        bind=False,
-        restart="on-failure",
         environment=made.environment,
         secrets=("HF_TOKEN",),
     )
@@ -124,11 +120,11 @@ def test_a_plan_with_a_container_graphs_and_a_cache() -> None:
     )
     command = replace(COMMAND, container=Container("i", (), name="box"))
     plan = replace(PLAN, command=command, buckets=buckets)
-    made = job_of(plan, Request(model="/m"), "chat", Supervision({}, True), cached)
+    made = job_of(plan, Request(model="/m"), "chat", cached)
     assert (made.container, made.graphs, made.cache) == ("box", buckets.graphs, cached.job)
     assert made.command.working_dir == "/w"
     shown = replace(PLAN, engine=replace(PLAN.engine, simulated=True, api="generate"))
-    made = job_of(shown, Request(model="/m"), "chat", Supervision({}, True))
+    made = job_of(shown, Request(model="/m"), "chat")
     assert (made.modules, made.simulated, made.api, made.bind) == ((), True, "generate", True)
     assert (made.container, made.graphs, made.cache, made.restart) == ("", 0, None, "no")
 
