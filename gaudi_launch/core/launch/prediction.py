@@ -150,7 +150,7 @@ def _recorded_limits(plan: Mapping[str, Any], found: RecordedSetup) -> EngineLim
             "max_num_seqs": number("--max-num-seqs", _MOST),
             "max_model_len": length,
             "max_num_batched_tokens": number("--max-num-batched-tokens", length),
-            "prefill_batch": 1,
+            "max_num_prefill_seqs": 1,
             "num_blocks": blocks if isinstance(blocks, int) and blocks > 0 else None,
             "mixed_steps": found.setup.engine == "v1",
         }

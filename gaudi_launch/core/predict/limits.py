@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
-from gaudi_launch.core.base.optional import value_or
 
 _DEFAULT_BLOCK = 128
 
@@ -150,80 +149,28 @@ class CoverageQuestion:
     package: str = ""
 
 
-def as_limits(given: Any) -> EngineLimits:
-    """Return `EngineLimits` from a mapping or an object with such names.
+def as_limits(given: Mapping[str, Any]) -> EngineLimits:
+    """Return `EngineLimits` from its fields by name; other names are left out.
 
-    Ranges may be pairs (``input_range``, ``input``) or four numbers (``input_min`` ...). What is
-    left out: prefill batch = max_num_seqs (the engines' default), token budget = max_model_len, KV
-    blocks for max_num_seqs sequences of max_model_len, any length that the model takes. Raises
-    LaunchError (USAGE).
+    What is missing or None: prefill batch = max_num_seqs (the engines' default), token budget =
+    max_model_len, KV blocks for max_num_seqs sequences of max_model_len, any length that the model
+    takes. Raises LaunchError (USAGE).
     """
-    if isinstance(given, EngineLimits):
-        return given
-    seqs = _number(given, "max_num_seqs")
-    length = _number(given, "max_model_len")
-    if seqs is None:
-        raise LaunchError("warmup.limit_missing", ExitCode.USAGE, name="max_num_seqs")
-    if length is None:
-        raise LaunchError("warmup.limit_missing", ExitCode.USAGE, name="max_model_len")
-    block = _number(given, "block_size") or _DEFAULT_BLOCK
-    input_low, input_high = _range(given, "input")
-    output_low, output_high = _range(given, "output")
-    blocks = _number(given, "num_blocks", "num_hpu_blocks", "blocks")
-    prefill = _number(given, "max_num_prefill_seqs", "prefill_batch")
-    budget = _number(given, "max_num_batched_tokens")
-    return EngineLimits(
-        max_num_seqs=seqs,
-        max_num_prefill_seqs=value_or(prefill, seqs),
-        max_num_batched_tokens=value_or(budget, length),
-        max_model_len=length,
-        num_blocks=value_or(blocks, seqs * -(-length // block)),
-        input_min=input_low or 1,
-        input_max=min(input_high or length, length),
-        output_min=output_low or 1,
-        output_max=min(output_high or length, length),
-        block_size=block,
-        contiguous_pa=bool(_value(given, "contiguous_pa")),
-        cache_blocks=_number(given, "cache_blocks"),
-        prefix_caching=bool(_value(given, "prefix_caching")),
-        mixed_steps=bool(_value(given, "mixed_steps")),
-        ahead=_value(given, "ahead") is not False,
-    )
-
-
-def _value(given: Any, *names: str) -> Any:
-    for name in names:
-        if isinstance(given, Mapping):
-            found = given.get(name)
-        else:
-            found = getattr(given, name, None)
-        if found is not None:
-            return found
-    return None
-
-
-def _number(given: Any, *names: str) -> int | None:
-    found = _value(given, *names)
-    if found is None:
-        return None
-    try:
-        return int(found)
-    except (TypeError, ValueError):
-        raise LaunchError(
-            "warmup.limit_not_a_number", ExitCode.USAGE, name=names[0], found=str(found)
-        ) from None
-
-
-def _range(given: Any, name: str) -> tuple[int | None, int | None]:
-    pair = _value(given, f"{name}_range", f"{name}_lengths", f"{name}s", name)
-    if pair is None:
-        return _number(given, f"{name}_min", f"min_{name}"), _number(
-            given, f"{name}_max", f"max_{name}"
-        )
-    try:
-        low, high = pair
-        return int(low), int(high)
-    except (TypeError, ValueError):
-        raise LaunchError(
-            "warmup.limit_not_a_number", ExitCode.USAGE, name=f"{name}_range", found=str(pair)
-        ) from None
+    known = {each.name for each in fields(EngineLimits)}
+    found = {name: each for name, each in given.items() if name in known and each is not None}
+    seqs, length = found["max_num_seqs"], found["max_model_len"]
+    blocks = -(-length // found.get("block_size", _DEFAULT_BLOCK))
+    usual = {
+        "max_num_prefill_seqs": seqs,
+        "max_num_batched_tokens": length,
+        "num_blocks": seqs * blocks,
+        "input_min": 1,
+        "output_min": 1,
+        "input_max": length,
+        "output_max": length,
+    }
+    found = {**usual, **found}
+    for name in ("input_max", "output_max"):
+        # no length is longer than the model's
+        found[name] = min(found[name], length)
+    return EngineLimits(**found)

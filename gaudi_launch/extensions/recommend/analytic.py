@@ -133,7 +133,7 @@ class Group:
         limits = as_limits(
             {
                 "max_num_seqs": candidate.batch,
-                "prefill_batch": candidate.prompts,
+                "max_num_prefill_seqs": candidate.prompts,
                 # an engine without chunked prefill reads a prompt in one step
                 "max_num_batched_tokens": max(candidate.tokens, 0 if mixed else candidate.length),
                 "max_model_len": candidate.length,

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
-from gaudi_launch.core.base.messages import Message, message
+from gaudi_launch.core.base.messages import message
 from gaudi_launch.core.predict.limits import EngineLimits, as_limits
 
 LIMITS = EngineLimits(
@@ -23,14 +22,6 @@ LIMITS = EngineLimits(
     output_min=1,
     output_max=100,
 )
-
-
-def refused(given: Any) -> Message:
-    """Return the error of limits that are not possible, a wrong usage."""
-    with pytest.raises(LaunchError) as error:
-        as_limits(given)
-    assert error.value.exit_code == ExitCode.USAGE
-    return error.value.text
 
 
 def test_the_shapes_that_the_limits_allow() -> None:
@@ -88,68 +79,21 @@ def test_what_is_left_out_follows_the_engines_defaults() -> None:
         mixed_steps=False,
         ahead=True,
     )
-    assert as_limits({"max_num_seqs": "3", "max_model_len": 300}) == expected
-    assert as_limits(SimpleNamespace(max_num_seqs=3, max_model_len=300)) == expected
-    assert as_limits(LIMITS) is LIMITS
-
-
-@pytest.mark.parametrize(
-    "ranges",
-    [
-        {"input_range": (2, 250), "output_range": [3, 900]},
-        {"input_lengths": (2, 250), "output_lengths": (3, 900)},
-        {"inputs": (2, 250), "outputs": (3, 900)},
-        {"input": ("2", "250"), "output": (3, 900)},
-        {"input_min": 2, "input_max": 250, "output_min": 3, "output_max": 900},
-        {"min_input": 2, "max_input": 250, "min_output": 3, "max_output": 900},
-    ],
-)
-@pytest.mark.parametrize("blocks", ["num_blocks", "num_hpu_blocks", "blocks"])
-@pytest.mark.parametrize("prefill", ["max_num_prefill_seqs", "prefill_batch"])
-def test_every_spelling_of_a_limit_is_read(
-    ranges: dict[str, Any], blocks: str, prefill: str
-) -> None:
-    given = {
-        "max_num_seqs": 4,
-        "max_model_len": 300,
-        "max_num_batched_tokens": 512,
-        "block_size": 64,
-        "contiguous_pa": 1,
-        "cache_blocks": 7,
-        "prefix_caching": True,
-        "mixed_steps": True,
-        "ahead": False,
-        blocks: 11,
-        prefill: 2,
-        **ranges,
-    }
+    known = {"max_num_seqs": 3, "max_model_len": 300}
+    assert as_limits({**known, "num_blocks": None, "least_length": 5}) == expected
     # no length is longer than the model's
-    assert as_limits(given) == EngineLimits(
-        4, 2, 512, 300, 11, 2, 250, 3, 300, 64, True, 7, True, True, False
-    )
+    given = {"input_min": 2, "input_max": 900, "block_size": 64, "ahead": False}
+    changed: dict[str, Any] = {**given, "input_max": 300, "num_blocks": 15}
+    assert as_limits({**known, **given}) == replace(expected, **changed)
 
 
-def test_limits_that_are_missing_or_impossible_are_named() -> None:
-    known = {"max_num_seqs": 4, "max_model_len": 300}
-    missing = "warmup.limit_missing"
-    assert refused({}) == message(missing, name="max_num_seqs")
-    assert refused({"max_num_seqs": 4}) == message(missing, name="max_model_len")
-    no_number = "warmup.limit_not_a_number"
-    assert refused({**known, "max_num_seqs": "x"}) == message(
-        no_number, name="max_num_seqs", found="x"
-    )
-    assert refused({**known, "blocks": "x"}) == message(no_number, name="num_blocks", found="x")
-    assert refused({**known, "input": (1, "x")}) == message(
-        no_number, name="input_range", found="(1, 'x')"
-    )
-    assert refused({**known, "output": 3}) == message(no_number, name="output_range", found="3")
-    assert refused({**known, "input": (9, 8)}) == message(
-        "warmup.range_backwards", name="input", low=9, high=8
-    )
-    assert refused({**known, "output": (9, 8)}) == message(
-        "warmup.range_backwards", name="output", low=9, high=8
-    )
-    assert as_limits({**known, "input": (8, 8)}).input_min == 8
+def test_a_range_is_not_backwards() -> None:
+    for name in ("input", "output"):
+        ends: dict[str, Any] = {f"{name}_min": 9, f"{name}_max": 8}
+        with pytest.raises(LaunchError) as error:
+            replace(LIMITS, **ends)
+        assert error.value.text == message("warmup.range_backwards", name=name, low=9, high=8)
+        assert replace(LIMITS, **{**ends, f"{name}_min": 8})
 
 
 @pytest.mark.parametrize(
