@@ -82,13 +82,6 @@ def test_keys(capsys: pytest.CaptureFixture[str]) -> None:
     assert [key.state for key in KEYS[:2]] == ["hit", "partial"]
 
 
-def test_one_key(capsys: pytest.CaptureFixture[str]) -> None:
-    made = ledger()
-    views(capsys, "cache-key", [lambda: cache.show_key(entry(made), made, False)])
-    document = for_programs(capsys, lambda: cache.show_key(entry(made, in_use=True), made, True))
-    assert document == {**made.to_json(), "schema": 1, "path": f"/cache/{KEY}", "in_use": True}
-
-
 MANY = tuple(f"{number}.recipe" for number in range(7))
 VERDICTS = (
     KeyVerdict(entry(ledger()), Findings(unlisted=("new",))),

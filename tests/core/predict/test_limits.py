@@ -24,43 +24,6 @@ LIMITS = EngineLimits(
 )
 
 
-def test_the_shapes_that_the_limits_allow() -> None:
-    # 700 tokens are five complete blocks and a part of the sixth
-    assert (LIMITS.blocks_per_sequence, LIMITS.longest_query) == (6, 768)
-    assert replace(LIMITS, max_model_len=768).blocks_per_sequence == 6
-    assert replace(LIMITS, max_model_len=769).blocks_per_sequence == 7
-    assert replace(LIMITS, max_num_batched_tokens=500).longest_query == 500
-    assert [replace(LIMITS, max_model_len=n).most_context for n in (1, 2, 129, 130)] == [0, 1, 1, 2]
-
-
-@pytest.mark.parametrize(
-    ("seqs", "budget", "rows"),
-    [(8, 1000, 7), (4, 1000, 4), (8, 1024, 8), (8, 100, 1), (8, 1, 1)],
-)
-def test_the_largest_prompt_batch_is_of_one_block_each(seqs: int, budget: int, rows: int) -> None:
-    limits = replace(LIMITS, max_num_prefill_seqs=seqs, max_num_batched_tokens=budget)
-    assert limits.prefill_rows == rows
-
-
-@pytest.mark.parametrize(("batch", "top"), [(1, 768), (2, 384), (3, 256), (7, 128), (8, 0)])
-def test_the_longest_prompt_of_a_batch_is_of_complete_blocks(batch: int, top: int) -> None:
-    assert LIMITS.query_top(batch) == top
-
-
-def test_where_the_budget_is_the_limit_a_prompt_need_not_be_complete_blocks() -> None:
-    assert replace(LIMITS, max_num_batched_tokens=500).query_top(1) == 500
-
-
-def test_the_blocks_of_a_decode_batch() -> None:
-    assert [LIMITS.block_top(batch) for batch in (1, 4, 15, 16, 100)] == [6, 24, 90, 90, 100]
-    assert replace(LIMITS, contiguous_pa=True).block_top(1) == 90
-
-
-@pytest.mark.parametrize(("cache", "blocks"), [(None, 90), (0, 90), (80, 80), (100, 90)])
-def test_shared_blocks_do_not_make_the_cache_larger(cache: int | None, blocks: int) -> None:
-    assert replace(LIMITS, cache_blocks=cache).physical_blocks == blocks
-
-
 def test_what_is_left_out_follows_the_engines_defaults() -> None:
     expected = EngineLimits(
         max_num_seqs=3,
