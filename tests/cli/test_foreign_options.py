@@ -7,7 +7,6 @@ import json
 import pytest
 
 from gaudi_launch.cli.foreign_options import _ours, foreign_option, in_our_names
-from gaudi_launch.cli.main import run
 from tests.support.places import DATA
 
 pytestmark = pytest.mark.usefixtures("plain_english")
@@ -37,13 +36,6 @@ def test_every_accepted_option_is_one_of_ours_somewhere() -> None:
     options = [option for each in commands for option in each["options"].values()]
     ours = {spelling for option in options for spelling in option["spellings"]}
     assert set(_ours("same").values()) - ours == set()
-
-
-def test_an_option_with_another_value_is_answered_with_ours(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    assert run(["plan", "x", "--gpus", "all"]) == 2
-    assert "There is no option --gpus here. Use -n." in capsys.readouterr().err
 
 
 def test_a_command_that_has_no_such_option_gives_no_hint() -> None:

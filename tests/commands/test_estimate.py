@@ -138,23 +138,6 @@ def test_the_kind_of_a_prediction_follows_the_figures_of_its_class(
     assert ("Assumed: the fit has no figures" in words) is (kind == "assumed")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "id"),
-    [
-        (("--static", "--rate", "1/s"), "estimate.one_load"),
-        (("--concurrency", "2", "--rate", "2/s"), "estimate.one_load"),
-        (("-o", "1"), "estimate.short"),
-        (("--rate", "many"), "capacity.bad_rate"),
-    ],
-)
-def test_wrong_usage_is_refused(
-    capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], id: str
-) -> None:
-    code = run(["estimate", LLAMA, "--accelerator", "gaudi3", *arguments, "--json"])
-    shown = json.loads(capsys.readouterr().out)
-    assert (code, shown["error"]["id"]) == (2, id)
-
-
 def test_people_see_the_evidence_and_the_largest_part(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["estimate", LLAMA, *SETUP, *LENGTHS, "--static", "--all"]) == 0
     shown = capsys.readouterr().out

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -23,14 +23,18 @@ def printed(capsys: pytest.CaptureFixture[str], show: Callable[[], object]) -> s
 
 
 def views(
-    capsys: pytest.CaptureFixture[str], name: str, shows: Sequence[Callable[[], object]]
+    capsys: pytest.CaptureFixture[str],
+    name: str,
+    shows: Sequence[Callable[[], object]],
+    documents: Sequence[Mapping[str, object]] = (),
 ) -> None:
-    """Compare the output of views in both languages with a golden file."""
+    """Compare the output of views in both languages, and documents, with a golden file."""
     parts = []
     for language in LANGUAGES:
         set_language(language)
         parts += [printed(capsys, show) for show in shows]
     set_language(None)
+    parts += [json.dumps(each, indent=2, ensure_ascii=False) + "\n" for each in documents]
     golden(f"view-{name}.txt", "----\n".join(parts))
 
 

@@ -134,9 +134,6 @@ class EngineLimits:
         return max(batch, min(self.num_blocks, batch * self.blocks_per_sequence))
 
 
-_NAMES = tuple(field.name for field in fields(EngineLimits))
-
-
 @dataclass(frozen=True)
 class CoverageQuestion:
     """A question to the planner about one deployment.
@@ -153,26 +150,27 @@ class CoverageQuestion:
 
 
 def as_limits(given: Mapping[str, Any]) -> EngineLimits:
-    """Return `EngineLimits` of their fields by name; others are ignored.
+    """Return `EngineLimits` from its fields by name; other names are left out.
 
-    What is left out or None: prefill batch = max_num_seqs (the engines' default), token budget =
+    What is missing or None: prefill batch = max_num_seqs (the engines' default), token budget =
     max_model_len, KV blocks for max_num_seqs sequences of max_model_len, any length that the model
     takes. Raises LaunchError (USAGE).
     """
-    seqs, length = given["max_num_seqs"], given["max_model_len"]
-    block = given.get("block_size") or _DEFAULT_BLOCK
+    known = {each.name for each in fields(EngineLimits)}
+    found = {name: each for name, each in given.items() if name in known and each is not None}
+    seqs, length = found["max_num_seqs"], found["max_model_len"]
+    blocks = -(-length // found.get("block_size", _DEFAULT_BLOCK))
     usual = {
         "max_num_prefill_seqs": seqs,
         "max_num_batched_tokens": length,
-        "num_blocks": seqs * -(-length // block),
+        "num_blocks": seqs * blocks,
         "input_min": 1,
-        "input_max": length,
         "output_min": 1,
+        "input_max": length,
         "output_max": length,
     }
-    found = usual | {name: given[name] for name in _NAMES if given.get(name) is not None}
+    found = {**usual, **found}
     for name in ("input_max", "output_max"):
-        found[name] = min(found[name] or length, length)
-    for name in ("input_min", "output_min"):
-        found[name] = found[name] or 1
+        # no length is longer than the model's
+        found[name] = min(found[name], length)
     return EngineLimits(**found)

@@ -4,6 +4,7 @@ attention."""
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -88,64 +89,6 @@ def test_the_screen(ended: Path, language: str) -> None:
     golden(f"screen-ps-{language}.txt", screen(["ps", "--lang", language], home=ended))
 
 
-def test_a_service_for_programs() -> None:
-    state = {
-        "phase": "ready",
-        "model": "/models/m",
-        "served": "m",
-        "engine": "vllm-fork@1.21",
-        "modules": [0, 1],
-        "url": "http://h:1",
-        "pid": 5,
-        "launcher_pid": 4,
-        "began": 900.0,
-        "ready_at": 989.44,
-        "restarts": 2,
-        "done": 3,
-        "total": 9,
-        "left_seconds": 7.5,
-        "log": "/l",
-    }
-    expected = {
-        "name": "a",
-        "alive": True,
-        "phase": "ready",
-        "done": 3,
-        "total": 9,
-        "left_seconds": 7.5,
-        "model": "/models/m",
-        "served": "m",
-        "engine": "vllm-fork@1.21",
-        "modules": [0, 1],
-        "url": "http://h:1",
-        "pid": 5,
-        "launcher_pid": 4,
-        "began": 900.0,
-        "uptime_seconds": 10.6,
-        "restarts": 2,
-        "requests": {"running": 3, "waiting": 1},
-        "error": None,
-        "log": "/l",
-    }
-    alive = ServiceRecord("a", Path("/s/a"), state, alive=True)
-    assert views.to_json(alive, EngineLoad(3, 1), 1000.0) == expected
-    # of one that has ended, neither the time nor the progress counts
-    ended = ServiceRecord(
-        "a", Path("/s/a"), {**state, "phase": "failed", "outcome": "died", "error": "Full."}, False
-    )
-    assert views.to_json(ended, None, 1000.0) == {
-        **expected,
-        "alive": False,
-        "phase": "failed",
-        "done": 0,
-        "total": 0,
-        "left_seconds": None,
-        "uptime_seconds": None,
-        "requests": None,
-        "error": "Full.",
-    }
-
-
 def test_rows_of_services(capsys: pytest.CaptureFixture[str], plain_english: None) -> None:
     services = [
         ServiceRecord(
@@ -173,6 +116,12 @@ def test_rows_of_services(capsys: pytest.CaptureFixture[str], plain_english: Non
         ),
         ServiceRecord("d", Path("/s/d"), {"phase": "ready"}, alive=False),
     ]
+    progress = {"served": "m", "done": 3, "total": 9, "left_seconds": 7.5, "log": "/l"}
+    began = {"pid": 5, "launcher_pid": 4, "began": 900.0, "ready_at": 989.44}
+    alive = replace(services[0], state={**services[0].state, **progress, **began})
+    # of one that has ended, neither the time nor the progress counts
+    failed = {"phase": "failed", "outcome": "died", "error": "Full."}
+    ended = replace(alive, state={**alive.state, **failed}, alive=False)
     load = {"a": EngineLoad(3, 1)}
     goldens(
         capsys,
@@ -183,4 +132,5 @@ def test_rows_of_services(capsys: pytest.CaptureFixture[str], plain_english: Non
             lambda: views.show([], {}, 0.0, everything=True),
             lambda: views.show([], {}, 0.0, everything=False),
         ],
+        [views.to_json(alive, load["a"], 1000.0), views.to_json(ended, None, 1000.0)],
     )

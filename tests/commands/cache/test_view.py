@@ -64,7 +64,7 @@ KEYS = (
 )
 
 
-def test_keys_for_people(capsys: pytest.CaptureFixture[str]) -> None:
+def test_keys(capsys: pytest.CaptureFixture[str]) -> None:
     flat = CachedKey(entry(ledger(), folder=ROOT), ())
     listings = (
         CacheListing(ROOT, KEYS, flat=False),
@@ -72,44 +72,14 @@ def test_keys_for_people(capsys: pytest.CaptureFixture[str]) -> None:
         CacheListing(ROOT, (KEYS[0], flat), flat=True),
         CacheListing(ROOT, (), flat=True),
     )
-    views(capsys, "cache", [partial(cache.show_listing, each, False) for each in listings])
-
-
-def test_keys_for_programs(capsys: pytest.CaptureFixture[str]) -> None:
     found = CacheListing(ROOT, (KEYS[2], KEYS[5]), flat=True)
-    row = {"key": KEY, "folder": f"/cache/{KEY}", "files": 4, "bytes": 3 << 20, "in_use": False}
-    assert for_programs(capsys, lambda: cache.show_listing(found, True)) == {
-        "schema": 1,
-        "root": "/cache",
-        "flat": True,
-        "entries": [
-            {
-                **row,
-                "trouble": "",
-                "state": "miss",
-                "differences": [
-                    {"name": "driver", "was": "1.21", "now": "1.22"},
-                    {"name": "dtype", "was": "bf16", "now": "fp8"},
-                ],
-                "model": "Qwen2-72B-Instruct",
-                "engine": "vllm-fork@1.21",
-                "cards": 4,
-                "dtype": "bfloat16",
-                "graphs": 4,
-                "complete": True,
-                "last_used": NOW - 60,
-            },
-            {**row, "trouble": "it is not JSON", "state": "unknown"},
-        ],
-    }
+    views(
+        capsys,
+        "cache",
+        [partial(cache.show_listing, each, False) for each in listings],
+        [for_programs(capsys, lambda: cache.show_listing(found, True))],
+    )
     assert [key.state for key in KEYS[:2]] == ["hit", "partial"]
-
-
-def test_one_key(capsys: pytest.CaptureFixture[str]) -> None:
-    made = ledger()
-    views(capsys, "cache-key", [lambda: cache.show_key(entry(made), made, False)])
-    document = for_programs(capsys, lambda: cache.show_key(entry(made, in_use=True), made, True))
-    assert document == {**made.to_json(), "schema": 1, "path": f"/cache/{KEY}", "in_use": True}
 
 
 MANY = tuple(f"{number}.recipe" for number in range(7))
@@ -121,7 +91,7 @@ VERDICTS = (
 )
 
 
-def test_verdicts_for_people(capsys: pytest.CaptureFixture[str]) -> None:
+def test_verdicts(capsys: pytest.CaptureFixture[str]) -> None:
     views(
         capsys,
         "cache-verify",
@@ -129,42 +99,11 @@ def test_verdicts_for_people(capsys: pytest.CaptureFixture[str]) -> None:
             lambda: cache.show_verdicts(ROOT, VERDICTS, False),
             lambda: cache.show_verdicts(ROOT, (), False),
         ],
-    )
-
-
-def test_verdicts_for_programs(capsys: pytest.CaptureFixture[str]) -> None:
-    nothing: dict[str, list[str]] = {
-        name: []
-        for name in ("missing", "empty", "wrong_size", "wrong_content", "foreign", "unlisted")
-    }
-    found = for_programs(capsys, lambda: cache.show_verdicts(ROOT, VERDICTS[1:], True))
-    assert found == {
-        "schema": 1,
-        "root": "/cache",
-        "sound": False,
-        "keys": [
-            {
-                **nothing,
-                "key": KEY,
-                "sound": False,
-                "complete": True,
-                "trouble": "",
-                "missing": list(MANY),
-                "empty": ["a"],
-            },
-            {
-                **nothing,
-                "key": KEY,
-                "sound": False,
-                "complete": False,
-                "trouble": "",
-                "foreign": list(MANY[:5]),
-            },
-            {**nothing, "key": KEY, "sound": True, "complete": False, "trouble": "it is not JSON"},
+        [
+            for_programs(capsys, lambda: cache.show_verdicts(ROOT, VERDICTS[1:], True)),
+            for_programs(capsys, lambda: cache.show_verdicts(ROOT, VERDICTS[:1], True)),
         ],
-    }
-    sound = for_programs(capsys, lambda: cache.show_verdicts(ROOT, VERDICTS[:1], True))
-    assert (sound["sound"], sound["keys"][0]["unlisted"]) == (True, ["new"])
+    )
 
 
 DOOMED = (
@@ -173,7 +112,7 @@ DOOMED = (
 )
 
 
-def test_what_goes_and_what_was_copied_for_people(capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_goes_and_what_was_copied(capsys: pytest.CaptureFixture[str]) -> None:
     shown = PruneResult(ROOT, DOOMED, ())
     views(
         capsys,
@@ -188,25 +127,14 @@ def test_what_goes_and_what_was_copied_for_people(capsys: pytest.CaptureFixture[
             lambda: cache.show_adopted(ROOT, ledger(), False),
             lambda: cache.show_command(("rsync", "-a", "a b", "c"), False),
         ],
+        [
+            for_programs(capsys, show)
+            for show in (
+                lambda: cache.show_pruned(PruneResult(ROOT, DOOMED[1:], (KEY,)), True, True),
+                lambda: cache.show_exported(KEY, Path("/f.tar.zst"), 4, 5, True),
+                lambda: cache.show_imported(ROOT, ledger(), True),
+                lambda: cache.show_adopted(ROOT, ledger(), True),
+                lambda: cache.show_command(("rsync", "a b"), True),
+            )
+        ],
     )
-
-
-def test_what_goes_and_what_was_copied_for_programs(capsys: pytest.CaptureFixture[str]) -> None:
-    pruned = PruneResult(ROOT, DOOMED[1:], (KEY,))
-    rows = [{"key": KEY, "bytes": 3 << 20, "reason": "Interrupted."}]
-    assert [
-        for_programs(capsys, show)
-        for show in (
-            lambda: cache.show_pruned(pruned, True, True),
-            lambda: cache.show_exported(KEY, Path("/f.tar.zst"), 4, 5, True),
-            lambda: cache.show_imported(ROOT, ledger(), True),
-            lambda: cache.show_adopted(ROOT, ledger(), True),
-            lambda: cache.show_command(("rsync", "a b"), True),
-        )
-    ] == [
-        {"schema": 1, "root": "/cache", "doomed": rows, "removed": [KEY]},
-        {"schema": 1, "key": KEY, "file": "/f.tar.zst", "files": 4, "bytes": 5},
-        {"schema": 1, "key": KEY, "root": "/cache", "graphs": 4},
-        {"schema": 1, "root": "/cache", "key": KEY, "files": 4},
-        {"schema": 1, "argv": ["rsync", "a b"]},
-    ]

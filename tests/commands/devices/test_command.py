@@ -252,26 +252,3 @@ def test_snapshot_of_a_folder(
         simulated.build("hls2").files["proc/sys/kernel/hostname"]
         not in (root / "etc/hostname").read_text()
     )
-
-
-@pytest.mark.parametrize(
-    ("arguments", "code"),
-    [
-        ((), 2),
-        (("--tree", "x"), 2),
-        (("--tree", "x", "--machine", "simulated:nothing"), 2),
-        (("gone/file.json", "--machine", "simulated:hls2"), 1),
-    ],
-)
-def test_snapshot_refuses_and_writes_nothing(
-    arguments: tuple[str, ...],
-    code: int,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    found, out, err = output(capsys, *SNAPSHOT, *arguments)
-    assert (found, out) == (code, "")
-    assert err.startswith("gaudi-launch: ")
-    assert list(tmp_path.iterdir()) == []

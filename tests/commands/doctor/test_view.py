@@ -174,14 +174,6 @@ def test_repairs_and_their_outcomes(
     golden("view-doctor-changes.txt", stripped(shown))
 
 
-def test_what_became_of_each_finding() -> None:
-    assert doctor.fixed_rows(BEFORE, AFTER) == [
-        {"id": "memory.hugepages", "before": "fail", "after": "ok"},
-        {"id": "cpu.governor", "before": "warn", "after": "warn"},
-        {"id": "os.limits", "before": "warn", "after": "skip"},
-    ]
-
-
 def test_what_was_reverted(plain_english: None, capsys: pytest.CaptureFixture[str]) -> None:
     reverted = for_programs(capsys, lambda: doctor.show_undone(Path("/"), OUTCOMES[:1], True))
     assert reverted == {

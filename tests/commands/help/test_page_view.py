@@ -7,22 +7,11 @@ import re
 
 import pytest
 
-from gaudi_launch.cli import doc_pages as docs
 from gaudi_launch.cli.completion import topics
 from gaudi_launch.cli.main import run
 from tests.support.places import TOP
 
 pytestmark = pytest.mark.usefixtures("plain_english")
-
-
-def test_a_pipe_gets_the_page_as_markdown(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["help", "traces"]) == 0
-    assert capsys.readouterr().out == (TOP / "docs" / "traces.md").read_text(encoding="utf-8")
-
-
-def test_without_a_topic_the_index_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["help", "index"]) == 0
-    assert capsys.readouterr().out.startswith("# Documentation\n")
 
 
 def test_a_terminal_gets_text(
@@ -34,28 +23,6 @@ def test_a_terminal_gets_text(
     shown = re.sub(r"\x1b\[[\d;]*m", "", capsys.readouterr().out)
     assert "Traces of past requests" in shown and "# Traces" not in shown and "**" not in shown
     assert max(map(len, shown.splitlines())) <= 70
-
-
-def test_a_comment_is_for_the_file_only(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    page = docs.DocsPage("x", "x", "en", TOP, "# x\n\n<!-- made\nby a script -->\n\ntext\n")
-    monkeypatch.setattr(docs, "find", lambda _: page)
-    assert run(["help", "x"]) == 0
-    assert capsys.readouterr().out == "# x\n\ntext\n"
-
-
-def test_chinese_has_the_chinese_page(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("GAUDI_LAUNCH_LANG", "zh")
-    assert run(["help", "traces"]) == 0
-    assert capsys.readouterr().out == (TOP / "docs" / "traces_zh.md").read_text(encoding="utf-8")
-
-
-@pytest.mark.parametrize("topic", ["traces.md", "traces_zh.md", "Traces"])
-def test_a_file_name_is_a_topic(topic: str) -> None:
-    assert docs.find(topic).name == "traces"
 
 
 def test_the_list_has_every_page(capsys: pytest.CaptureFixture[str]) -> None:

@@ -181,29 +181,6 @@ def test_a_folder_is_read(capsys: pytest.CaptureFixture[str], tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "id"),
-    [
-        (("nothing",), 5, "models.no_folder"),
-        (("/no/where",), 5, "models.no_folder"),
-        (("Qwen/QwQ-32B", "--accelerator", "gaudi9"), 2, "fit.accelerator"),
-        (("Qwen/QwQ-32B", "-d", "int3"), 2, "fit.dtype"),
-        (("Qwen/QwQ-32B", "-n", "0"), 2, "plan.number"),
-        (("Qwen/QwQ-32B", "-n", "1,,2"), 2, "plan.number"),
-        (("Qwen/QwQ-32B", "-l", "x"), 2, "plan.number"),
-        (("Qwen/QwQ-32B", "-b", "999999999"), 2, "plan.number"),
-        (("Qwen/QwQ-32B", "-l", "1024", "-i", "1,2048"), 2, "plan.input_over_length"),
-        (("Qwen/QwQ-32B", "-i", "9,1"), 2, "plan.range"),
-        (("Qwen/QwQ-32B", "--engine", "sglang"), 2, "fit.engine"),
-    ],
-)
-def test_wrong_input_is_a_sentence(
-    capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], code: int, id: str
-) -> None:
-    found, shown = document(capsys, "inspect", *arguments)
-    assert (found, shown["error"]["id"], shown["error"]["exit_code"]) == (code, id, code)
-
-
-@pytest.mark.parametrize(
     ("words", "would"),
     [
         # fp8 on disk, all eight cards tried: neither is left

@@ -104,37 +104,6 @@ def test_a_plan_for_an_assumed_engine_says_so(
     assert shown["warnings"][0]["id"] == "plan.no_engine"
 
 
-@pytest.mark.parametrize(
-    ("words", "code", "id"),
-    [
-        ((), 2, "plan.no_model"),
-        (("-w", "m", "-n", "0"), 2, "plan.number"),
-        (("-w", "m", "-n", "x"), 2, "plan.number"),
-        (("-w", "m", "-i", "9,3"), 2, "plan.range"),
-        (("-w", "m", "-p", "65536"), 2, "plan.number"),
-        (("-w", "m", "-r", "8"), 2, "plan.reduce_words"),
-        (("-w", "m", "-n", "1", "-d", "int4"), 2, "plan.dtype"),
-        (("-w", "m", "--tuning", "best"), 2, "plan.tuning"),
-        (("-w", "m", "--engine", "vllm@9"), 2, "engines.unknown"),
-        (("-w", "m", "--memory-utilization", "2"), 2, "plan.fraction"),
-        (("-w", "m", "-q", *ENGINE), 2, "plan.no_such_option"),
-        (("-w", "m"), 5, "models.sizes_unknown"),
-        (("-w", "m", "-n", "9"), 3, "placement.too_many"),
-        (("-w", "m", "-m", "0,0"), 2, None),
-        (("-w", "m", "-n", "2", "-m", "0"), 2, None),
-    ],
-)
-def test_wrong_input(
-    words: tuple[str, ...], code: int, id: str | None, capsys: pytest.CaptureFixture[str]
-) -> None:
-    engine = () if "--engine" in words else ENGINE
-    found, out, _ = output(capsys, "plan", *MACHINE, *engine, "--json", *words)
-    shown = json.loads(out)
-    assert found == code
-    assert shown["error"]["exit_code"] == code
-    assert id is None or shown["error"]["id"] == id
-
-
 LETTERS = [
     "-n",
     "-m",

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from gaudi_launch.cli import console, short_page
+from gaudi_launch.cli import short_page
 from gaudi_launch.cli.main import run
 from gaudi_launch.cli.options import LaunchOptions
 from gaudi_launch.cli.views.memory_bar import PARTS, bar, legend, shares
@@ -235,11 +235,3 @@ def test_a_legend_names_every_part() -> None:
         "# weights 1.0  = activations 1.0  + graphs 1.0  : KV cache 1.0 (256 tokens)  "
         "% states 1.0  . free 1.0  of 5.0 GiB per card"
     )
-
-
-def test_labels_stand_beside_folded_values() -> None:
-    from rich.text import Text
-
-    out = Console(width=30, file=io.StringIO(), force_terminal=True)
-    lines = console.labelled("engine", Text("some words that are folded"), out)
-    assert [line.plain for line in lines] == ["engine     some words that are", "           folded"]

@@ -540,36 +540,6 @@ def test_an_image_takes_the_resolved_versions(tmp_path: Path) -> None:
     assert "constraints.txt" not in dockerfile(release, SetupExtras(unpinned=True))
 
 
-@pytest.mark.parametrize(
-    ("words", "code", "says"),
-    [
-        (("nope",), 2, "nope"),
-        (("vllm-fork@9",), 2, "vllm-fork@9"),
-        (("tgi@1.0",), 2, "1.0"),
-        (("tgi", "--in", "venv"), 2, "--in docker"),
-        (("tgi", "--vision"), 2, "--vision"),
-        (("tgi", "--index-url", "https://m/simple"), 2, "--index-url"),
-        (("cpu", "--vision"), 2, "--vision"),
-        (("cpu", "--index-url", "https://me:s3cret@mirror/simple"), 2, "--index-url"),
-        (("vllm-fork@1.21", "--in", "cloud"), 2, "cloud"),
-        (("vllm-fork@1.21", "--in", "docker", "--python", "base-python"), 2, "--python"),
-        ((*VENV, "--index-url", "https://me:s3cret@mirror/simple"), 2, "--index-url"),
-        (("vllm-fork@1.21", "--python", "/nowhere/python"), 3, "/nowhere/python"),
-        (("vllm-fork@1.21", "--index-url", "mirror of mine"), 2, "is not a valid address"),
-        (("cpu", "--index-url", ""), 2, "is not a valid address"),
-        ((), 2, "The command names no engine"),
-        (("cpu", "--rollback", "--in", "venv"), 2, "--in does not apply to --rollback"),
-    ],
-)
-def test_wrong_input_starts_nothing(
-    words: tuple[str, ...], code: int, says: str, user: User
-) -> None:
-    got, out, err = user.run(*words)
-    assert (got, out) == (code, "")
-    assert says in err and "s3cret" not in err
-    assert user.calls == [] and not user.engines.exists()
-
-
 def test_in_chinese(user: User) -> None:
     code, out, err = user.launch("setup", "tgi", "--lang", "zh")
     assert code == 0 and "已就绪" in out and "拉取镜像" in err

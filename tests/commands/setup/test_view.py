@@ -32,17 +32,8 @@ def test_what_a_replaced_version_leaves(capsys: pytest.CaptureFixture[str]) -> N
             lambda: setup.show_rollback(back(RUNNING), True, False),
             lambda: setup.show_rollback(back(RUNNING), False, False),
         ],
+        [
+            for_programs(capsys, lambda: setup.show_rollback(back(RUNNING), True, True)),
+            setup.leftovers_json(None),
+        ],
     )
-
-
-def test_a_return_for_programs(capsys: pytest.CaptureFixture[str]) -> None:
-    assert for_programs(capsys, lambda: setup.show_rollback(back(RUNNING), True, True)) == {
-        "schema": 1,
-        "engine": "vllm-fork@1.21",
-        "folder": "/e/4",
-        "python": "/e/4/bin/python",
-        "dry_run": True,
-        "replaced": "/e/3",
-        "services": ["a", "b"],
-    }
-    assert setup.leftovers_json(None) == {"replaced": None, "services": []}

@@ -135,40 +135,6 @@ def test_plugin_with_trace_and_pictures(tmp_path: Path, capsys: pytest.CaptureFi
     assert (tmp_path / "grid.png").read_bytes()[:4] == b"\x89PNG"
 
 
-@pytest.mark.parametrize(
-    ("words", "id", "code"),
-    [
-        ("--graphs 1", "warmup.too_few_graphs", 2),
-        ("--graphs 40 --overhead 5%", "warmup.one_ask", 2),
-        ("--overhead 0.01%", "warmup.overhead_too_low", 2),
-        ("--overhead lots", "warmup.bad_overhead", 2),
-        ("--trace /nowhere/trace.csv", "warmup.trace_unreadable", 2),
-        ("--trace http://127.0.0.1:9", "warmup.metrics_unreachable", 1),
-        ("--constant speed=1", "warmup.bad_constant", 2),
-        ("--constant decode_fixed=nan", "warmup.bad_constant", 2),
-        ("--plot grid.gif", "plot.ending", 2),
-        pytest.param("--plot /dev/null/grid.png", "plot.not_written", 2, marks=needs_matplotlib),
-        ("--engine cpu", "warmup.unknown_engine", 2),
-        ("-n 2 -m 3", "placement.count_differs", 2),
-        ("--engine tgi --graphs 20", "warmup.own_list", 2),
-        ("--engine tgi --overhead 5%", "warmup.own_list", 2),
-        ("--engine tgi -r 8,1000", "tgi.option", 2),
-        ("--engine tgi -s", "warmup.list_unknown", 2),
-        ("--machine simulated:nothing", "host.unknown_machine", 2),
-        (
-            "-w meta-llama/Llama-3.1-70B-Instruct -n 1 --machine simulated:hls2",
-            "fit.plan_refused",
-            3,
-        ),
-        ("--engine vllm-gaudi -w BAAI/bge-m3 -n 1 -l 8192", "warmup.not_warmed", 2),
-    ],
-)
-def test_refusals(words: str, id: str, code: int, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["warmup", *words.split(), "--json"]) == code
-    error = json.loads(capsys.readouterr().out)["error"]
-    assert (error["id"], error["exit_code"]) == (id, code)
-
-
 # --- the same answer as a plan's
 
 

@@ -25,28 +25,6 @@ def log(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     return tmp_path / "state" / "gaudi-launch" / "gaudi-launch.log"
 
 
-def test_a_child_is_logged_with_its_arguments_and_its_outcome(log: Path) -> None:
-    with debug_log.kept(debug=False):
-        interrupt.run([sys.executable, "-c", "raise SystemExit(3)"])
-    first, second = log.read_text().splitlines()
-    assert first.endswith(
-        f"gaudi_launch.core.base.interrupt: run {[sys.executable, '-c', 'raise SystemExit(3)']!r}"
-    )
-    name = re.escape(Path(sys.executable).name)
-    assert re.search(
-        rf" gaudi_launch\.core\.base\.interrupt: {name}\[\d+\]: exit status 3 after \d+\.\d\d s$",
-        second,
-    )
-
-
-def test_a_program_that_is_not_there_is_logged(log: Path) -> None:
-    with debug_log.kept(debug=False), pytest.raises(FileNotFoundError):
-        interrupt.run(["/nowhere/engine"])
-    assert (
-        log.read_text().splitlines()[1].endswith("engine: not started: No such file or directory")
-    )
-
-
 def test_a_child_that_is_killed_for_its_time_is_logged_with_its_signal(log: Path) -> None:
     with debug_log.kept(debug=False), pytest.raises(subprocess.TimeoutExpired):
         interrupt.run(["sleep", "60"], seconds=0.2)
@@ -64,34 +42,6 @@ def test_no_secret_reaches_the_log(log: Path, capfd: pytest.CaptureFixture[str])
         assert "letmein" not in written
         assert "--api-key" in written
         assert "refused" in written
-
-
-def test_a_long_argument_is_cut(log: Path) -> None:
-    with debug_log.kept(debug=False):
-        interrupt.run(["true", "word " * 1000])
-    assert "... (5000 characters)" in log.read_text()
-    assert len(log.read_text()) < 1000
-
-
-def test_a_failure_that_is_passed_over_is_logged_with_its_trace(log: Path) -> None:
-    log.parent.mkdir(parents=True)
-    with debug_log.kept(debug=False), debug_log.best_effort(_log, "keep the estimate"):
-        raise OSError(28, "No space left on device")
-    lines = log.read_text().splitlines()
-    assert lines[0].endswith("gaudi_launch.tests: keep the estimate: passed over")
-    assert lines[1] == "    Traceback (most recent call last):"
-    assert lines[-1] == "    OSError: [Errno 28] No space left on device"
-
-
-def test_a_failure_that_is_passed_over_makes_no_folder(log: Path) -> None:
-    with debug_log.kept(debug=False), debug_log.best_effort(_log, "keep the estimate"):
-        raise OSError(28, "No space left on device")
-    assert not log.parent.exists()
-
-
-def test_another_failure_is_not_passed_over() -> None:
-    with pytest.raises(ValueError), debug_log.best_effort(_log, "keep the estimate"):
-        raise ValueError
 
 
 def test_only_its_user_reads_it(log: Path) -> None:
@@ -215,18 +165,6 @@ def logged() -> Iterator[list[str]]:
     _log.removeHandler(collector)
 
 
-def test_the_outcome_of_a_child_is_logged_once(logged: list[str]) -> None:
-    seen = debug_log.ChildLog(_log, ["/bin/engine", "--port", "1"])
-    seen.started(7)
-    seen.ended(None, "its group was ended")
-    seen.ended(3)
-    begun, ended = logged
-    assert begun == "run ['/bin/engine', '--port', '1']"
-    assert re.fullmatch(
-        r"engine\[7\]: exit status unknown after \d\.\d\d s \(its group was ended\)", ended
-    )
-
-
 def test_a_child_that_continues_or_never_began_has_no_end(
     logged: list[str],
 ) -> None:
@@ -242,14 +180,6 @@ def test_a_child_that_continues_or_never_began_has_no_end(
         "run ['engine']",
         "engine: not started: OSError",
     ]
-
-
-def test_an_argument_of_300_characters_is_logged_as_it_is(logged: list[str]) -> None:
-    debug_log.ChildLog(_log, ["x " * 150])
-    debug_log.ChildLog(_log, ["x " * 150 + "x"])
-    exact, longer = logged
-    assert exact == f"run {['x ' * 150]!r}"
-    assert longer == f"run {['x ' * 150 + '... (301 characters)']!r}"
 
 
 def test_the_folder_and_the_file_that_a_child_makes_are_its_users(log: Path) -> None:
@@ -286,14 +216,3 @@ def test_a_log_that_another_process_renames_gets_the_line(
         assert locks.try_take(other.fileno())
         debug_log._append(log, b"more")
     assert (log.read_bytes(), [*log.parent.iterdir()]) == (b"fullmore", [log])
-
-
-def test_the_form_of_a_line(log: Path) -> None:
-    log.parent.mkdir(parents=True)
-    with debug_log.kept(debug=False):
-        _log.debug("one\ntwo")
-    assert re.fullmatch(
-        rf"\d{{4}}-\d\d-\d\d \d\d:\d\d:\d\d,\d{{3}} {os.getpid()} gaudi_launch\.tests: one\n"
-        r"    two\n",
-        log.read_text(),
-    )

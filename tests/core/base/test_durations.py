@@ -4,23 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gaudi_launch.core.base.durations import duration, span
-
-
-@pytest.mark.parametrize(
-    ("seconds", "shown"),
-    [
-        (-1.0, "0 s"),
-        (59.4, "59 s"),
-        (59.6, "1 min 0 s"),
-        (3599.0, "59 min 59 s"),
-        (3600.0, "1 h 0 min"),
-        (86399.0, "23 h 59 min"),
-        (90061.0, "1 d 1 h"),
-    ],
-)
-def test_a_duration_has_two_units(plain_english: None, seconds: float, shown: str) -> None:
-    assert duration(seconds) == shown
+from gaudi_launch.core.base.durations import span
 
 
 @pytest.mark.parametrize(

@@ -9,11 +9,6 @@ def read(page: str) -> list[tuple[str, dict[str, str], float]]:
     return [(each.name, dict(each.labels), each.value) for each in samples(page)]
 
 
-def test_samples_have_a_name_labels_and_a_value() -> None:
-    page = '# HELP a x\n# TYPE a counter\na_total{m="x"} 2\nb 1.5\n'
-    assert read(page) == [("a_total", {"m": "x"}, 2.0), ("b", {}, 1.5)]
-
-
 def test_a_page_that_is_cut_or_is_none_ends_without_an_error() -> None:
     for broken in ("b{m=", 'b{m="x", ="a"} 3', 'b{m="x"'):
         assert read(f"a 1\n{broken}") == [("a", {}, 1.0)]

@@ -10,10 +10,9 @@ from typing import Any
 
 import pytest
 
-from gaudi_launch.core.base import mirrors
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.messages import message
-from gaudi_launch.core.base.mirrors import NONE, Mirrors, exported_proxies, has_secret, read
+from gaudi_launch.core.base.mirrors import NONE, Mirrors, has_secret, read
 
 
 @pytest.fixture(autouse=True)
@@ -29,10 +28,6 @@ def refusal(given: dict[str, str | None], environment: dict[str, str]) -> tuple[
         read(given, environment)
     assert "hunter2" not in str(caught.value)
     return caught.value.id, int(caught.value.exit_code)
-
-
-def test_nothing_is_mirrored_without_a_wish() -> None:
-    assert read({}, {}) == NONE
 
 
 def test_an_option_is_stronger_than_a_variable_and_that_than_the_file(settings: Path) -> None:
@@ -159,15 +154,6 @@ def test_the_index_of_an_image_has_no_password() -> None:
         read({}, {"PIP_INDEX_URL": "https://u:hunter2@host/simple"}).for_image()
     assert caught.value.id == "mirrors.image_secret"
     assert "hunter2" not in str(caught.value)
-
-
-def test_proxies_are_known_by_name() -> None:
-    environment = {"https_proxy": "http://u:pw@p:1", "NO_PROXY": "", "HTTP_PROXY": "http://p:1"}
-    assert exported_proxies(environment) == ("HTTP_PROXY", "https_proxy")
-
-
-def test_the_file_is_in_the_folder_of_settings(settings: Path) -> None:
-    assert mirrors.file() == settings
 
 
 # each kind of mirror: its option, its variable, an address as it is kept, and a text that is none

@@ -9,7 +9,6 @@ import pytest
 
 from gaudi_launch.core.base import plotting
 from gaudi_launch.core.base.errors import ExitCode
-from gaudi_launch.core.base.messages import set_language
 from tests.support.plots import needs_matplotlib, size_of, texts
 from tests.support.refusals import failing
 
@@ -41,17 +40,6 @@ def test_the_same_picture_is_the_same_file(ending: str) -> None:
 @needs_matplotlib
 def test_a_png_has_the_dots_of_its_inches() -> None:
     assert size_of(drawn(".png")) == (600, 450)
-
-
-@needs_matplotlib
-def test_labels_are_chinese_only_with_a_font_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    set_language("zh")
-    monkeypatch.setattr(plotting, "chinese_font", lambda: None)
-    assert plotting.label("plot.batch") == "batch size"
-    monkeypatch.setattr(plotting, "chinese_font", lambda: "Noto Sans CJK SC")
-    assert plotting.label("plot.batch") == "批大小"
-    set_language("en")
-    assert plotting.label("plot.batch") == "batch size"
 
 
 @pytest.mark.parametrize("name", ["x.gif", "x", "x.png.txt"])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from gaudi_launch.core.buckets.bucket_file import bucket_file, plan_for_engine
-from gaudi_launch.core.buckets.coverage import uncovered
 from gaudi_launch.core.buckets.engine_buckets import engine_buckets
 from gaudi_launch.core.buckets.families import (
     CONTEXT_LADDER,
@@ -109,18 +108,6 @@ def test_few_short_sequences_have_a_plan_too(engine: str, seqs: int, length: int
     for with_limit in (True, False):
         (mine, *_) = plan_for_engine(CoverageQuestion(engine, bounds, with_limit)).comparison
         assert mine.holes is not None and mine.holes.shapes == 0
-
-
-def test_an_unknown_cache_size_leaves_no_hole() -> None:
-    # planned for one number of blocks, started with another
-    made = plan_for_engine(CoverageQuestion(PLAIN_GRID, limits(max_num_prefill_seqs=1)))
-    for blocks in (700, 1999, 3500):
-        real = limits(num_blocks=blocks)
-        arguments = {**arguments_of(real), "max_num_prefill_seqs": 1}
-        assert (
-            uncovered(engine_buckets(PLAIN_GRID, "linear", made.settings, arguments), real).shapes
-            == 0
-        )
 
 
 def test_fewer_graphs_when_asked() -> None:

@@ -59,11 +59,6 @@ def test_the_reason_has_the_graphs_of_both_plans() -> None:
     assert found.reason().values["graphs"] == found.chosen.graphs - found.one.graphs > 0
 
 
-def test_first_tokens_come_no_later() -> None:
-    found = choose(SHORT, mixed=True)
-    assert found.chosen.ttft <= 1.02 * found.one.ttft
-
-
 def test_past_requests_count_more_than_the_ranges() -> None:
     question = CoverageQuestion(CONTEXT_LADDER, limits((1, 3000, 1, 1000), mixed=True))
     chats = tuple((0.0, 40 + number % 60, 8 + number % 16) for number in range(400))
@@ -83,22 +78,6 @@ def test_a_step_has_no_more_prompts_than_the_engine_admits_and_its_budget_allows
     alone = CoverageQuestion(CONTEXT_LADDER, limits(SHORT, mixed=True, seqs=1))
     only = choose_prompts(alone, BucketGoal(), ONE_CARD_8B).reason()
     assert only == message("plan.prompts_only", count=1)
-
-
-def test_the_price_of_a_number_is_its_time_and_its_graphs() -> None:
-    one = Tried(1, 100.0, 0.2, 40)
-    assert module._price(Tried(2, 90.0, 0.1, 60), one) == pytest.approx(0.9 + 20 * 5e-4)
-    assert module._price(Tried(2, 90.0, 0.1), Tried(1, 100.0, 0.2)) == pytest.approx(0.9)
-
-
-def test_the_numbers_that_are_worth_a_plan() -> None:
-    one = Tried(1, 100.0, 1.0)
-    alike, slow = Tried(2, 99.5, 0.5), Tried(4, 70.0, 1.03)
-    fast, near, best, more = (Tried(2**at, time, 1.02) for at, time in enumerate((90, 81, 80, 85)))
-    assert module._faster([one, alike, slow]) == []
-    # up to the first that is about as fast as any
-    assert module._faster([one, alike, slow, fast, near, best, more]) == [fast, near]
-    assert module._faster([one, fast]) == [fast]
 
 
 def test_fewer_prompts_are_tried_while_they_are_cheaper() -> None:

@@ -12,7 +12,6 @@ from gaudi_launch.core.buckets.families import CONTEXT_LADDER, PLAIN_GRID
 from gaudi_launch.core.buckets.strategies import (
     Judged,
     Strategy,
-    arguments_of,
     judge,
     script_ranges,
     strategies,
@@ -64,19 +63,6 @@ def test_the_failure_of_an_engine_is_an_answer(asked: list[Any]) -> None:
     assert judged("broken", {}) == Judged(
         "name", 0, 0, None, None, None, "hang: a minimum of 0 never grows"
     )
-
-
-def test_the_arguments_are_the_limits() -> None:
-    assert arguments_of(limits(prefix_caching=True)) == {
-        "max_num_seqs": 64,
-        "max_model_len": 8192,
-        "block_size": 128,
-        "max_num_prefill_seqs": 1,
-        "max_num_batched_tokens": 8192,
-        "num_hpu_blocks": 2000,
-        "prefix_caching": True,
-    }
-    assert arguments_of(limits(cache_blocks=3000))["num_hpu_blocks"] == 3000
 
 
 def test_a_family_without_a_script_has_the_variables_of_the_limits() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -15,7 +14,6 @@ from gaudi_launch.core.buckets.warmup_time import (
     per_graph,
     read_measured,
     record,
-    warmup_class,
 )
 from gaudi_launch.core.models.model import Model
 
@@ -55,22 +53,6 @@ def test_published_warm_ups_are_in_the_range_of_their_class(
     shown = {"low": f"{one.low_seconds:.1f}", "high": f"{one.high_seconds:.1f}"}
     assert span.basis == message("warmup.basis_published", **shown)
     assert per_graph(dtype, True, model=model).high_seconds < one.high_seconds
-
-
-@pytest.mark.parametrize(
-    ("changes", "kind"),
-    [
-        ({}, "dense"),
-        ({"layers": 32}, "dense"),
-        ({"layers": 32, "attention_layers": 32}, "dense"),
-        ({"layers": 32, "attention_layers": 32, "moe": True}, "mixture"),
-        ({"layers": 32, "attention_layers": 8}, "hybrid"),
-        ({"layers": 32, "attention_layers": 0}, "hybrid"),
-        ({"layers": 32, "attention_layers": 8, "moe": True}, "hybrid mixture"),
-    ],
-)
-def test_the_class_of_a_models_warm_up(changes: dict[str, Any], kind: WarmupClass) -> None:
-    assert warmup_class(Model("m", "m", **changes)) == kind
 
 
 def test_measured_wins(tmp_path: Path) -> None:

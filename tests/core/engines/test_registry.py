@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from gaudi_launch.cli.main import run
-from gaudi_launch.core.base.errors import LaunchError
 from gaudi_launch.core.engines import registry
 from gaudi_launch.core.host.hardware import Host
 from gaudi_launch.core.models.model import Model
@@ -23,13 +22,6 @@ def test_a_model_that_only_a_fork_loads_gets_the_fork() -> None:
     assert registry.assumed_for(old, lambda: "gaudi3") == "vllm-fork@1.22"
     nowhere = Model("m", "new", architecture="NoSuchForCausalLM")
     assert registry.assumed_for(nowhere, lambda: "gaudi3") == registry.DEFAULT
-
-
-def test_reference_tuning_keeps_the_engine_of_the_script() -> None:
-    request = Request("m", tuning="reference")
-    plain = Model("m", "Qwen3-8B", architecture="Qwen3ForCausalLM")
-    assert registry.name_for(request, None, lambda: plain, str) == "vllm-fork@1.21"
-    assert registry.name_for(request, None, lambda: V3, str) == "deepseek_r1"
 
 
 def test_over_several_hosts_only_an_engine_that_was_tried_there_is_assumed() -> None:
@@ -106,13 +98,3 @@ def test_a_release_older_than_the_model_is_told(
     assert run(["plan", *words, *(["--force"] if told else [])]) == 0
     warnings = {warning["id"] for warning in json.loads(capsys.readouterr().out)["warnings"]}
     assert ("engines.too_old" in warnings) is told
-
-
-def test_a_missing_engine_names_the_ways_to_get_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("GAUDI_LAUNCH_LANG", "en")
-    with pytest.raises(LaunchError) as caught:
-        registry.check_engine(registry.find("vllm-fork@1.21"), None)
-    for way in ("vllm-fork@1.21 is needed", "Install it", "in a container", "--python"):
-        assert way in str(caught.value)
-    # the commands to copy follow it: tests/cli/test_main.py
-    assert caught.value.text.values["engine"] == "vllm-fork@1.21"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gaudi_launch.core.base import paths
-from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.core.base.errors import ExitCode
 from gaudi_launch.core.engines.needed_release import needed_release
 from gaudi_launch.core.engines.releases import (
     Code,
@@ -92,17 +92,6 @@ def test_a_version_is_named_by_its_first_numbers(
     found = needed_release(name)
     assert found.engine == engine
     assert version is None or found.version == version
-
-
-@pytest.mark.parametrize("name", ["nothing", "cpu@1"])
-def test_an_unknown_name_is_refused_with_the_known_ones(name: str) -> None:
-    with pytest.raises(LaunchError) as caught:
-        needed_release(name)
-    error = caught.value
-    assert (error.id, error.exit_code) == ("serve.setup_unknown", ExitCode.USAGE)
-    known = error.text.values["known"].split(", ")
-    assert error.text.values["found"] == name
-    assert {"cpu", "gateway", "vllm-gaudi", "deepseek_r1"} <= set(known)
 
 
 def test_a_release_that_moves_cannot_be_installed() -> None:

@@ -11,31 +11,14 @@ from gaudi_launch.core.engines.version_facts import (
     VersionNames,
     for_gaudi,
     names_of,
-    plain_option,
     renames,
 )
 
 FORK = newest("vllm-fork")
 
 
-def test_a_version_has_the_names_of_its_source() -> None:
-    found = names_of(FORK)
-    assert found.options["--additional-config"].default == "dict"
-    assert found.options["--allow-credentials"].default == ""
-    assert found.variables["CMAKE_BUILD_TYPE"] == NameFacts(
-        "CMAKE_BUILD_TYPE", "", ("vllm/envs.py:221",)
-    )
-    assert found.variables["CUDA_HOME"].default == "None"
-
-
 def test_an_image_has_no_names() -> None:
     assert names_of(replace(FORK, engine="tgi")) == VersionNames({}, {})
-
-
-def test_an_option_is_spelled_with_hyphens() -> None:
-    assert [plain_option(each) for each in ("--max_model_len", "max-model-len")] == [
-        "--max-model-len"
-    ] * 2
 
 
 def test_a_default_is_a_value_where_its_text_is_one() -> None:

@@ -23,13 +23,6 @@ RECORD: dict[str, Any] = {
 }
 
 
-def test_a_service_is_predicted_by_its_record() -> None:
-    found = of_record(RECORD, LOAD)
-    assert found is not None
-    setup = found.outcome.setup.speed.setup
-    assert (setup.cards, setup.engine, setup.math) == (1, "v0", "bf16")
-
-
 @pytest.mark.parametrize(
     "change",
     [

@@ -12,7 +12,6 @@ from gaudi_launch.core.launch.setup_steps import (
     SPARE_BYTES,
     Room,
     SetupFacts,
-    SetupStep,
     needed_bytes,
     steps,
 )
@@ -120,11 +119,3 @@ def test_the_disk_is_stated_with_its_room() -> None:
     assert words(replace(BARE, rooms=(room,)))[0] == known
     unknown = message("prepare.room_unknown", needed="1500", path="/data")
     assert words(replace(BARE, rooms=(replace(room, free=None),)))[0] == unknown
-
-
-def test_a_step_as_json() -> None:
-    what = message("prepare.room_unknown", needed="1", path="/x")
-    shown = {"name": "pull", "what": what.render(), "command": ["a", "b"]}
-    step = SetupStep("pull", False, what, ("a", "b"))
-    assert step.to_json() == {**shown, "state": "to_do"}
-    assert replace(step, done=True).to_json() == {**shown, "state": "done"}

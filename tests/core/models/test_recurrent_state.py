@@ -9,7 +9,6 @@ from gaudi_launch.core.models.recurrent_state import (
     StatePage,
     compact_bytes,
     compact_slots,
-    gated_delta_bytes,
     page_of,
 )
 from gaudi_launch.core.models.sizing import CacheRules, StateBlocks
@@ -30,10 +29,6 @@ NEXT = {
 
 def model(**changes: object) -> Model:
     return Model("m", "m", layers=48, dtype="bfloat16", config={**NEXT, **changes})
-
-
-def test_a_layer_without_sizes_has_no_known_state() -> None:
-    assert gated_delta_bytes(model(linear_value_head_dim=None), 1) is None
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from gaudi_launch.core.engines.registry import find
 from gaudi_launch.core.host.accelerators import accelerators
 from gaudi_launch.core.models import sizing
 from gaudi_launch.core.models.model import Model
@@ -154,19 +153,6 @@ def test_inferentia_table(billions: int, total: int, cores: int, accelerators: i
 )
 def test_weights_only_table(billions: int, devices: tuple[int, ...]) -> None:
     assert tuple(sizing.units(billions, 2, unit) for unit in (32, 96, 128, 16, 32)) == devices
-
-
-def test_versions_differ_as_their_workers_do() -> None:
-    free = 79.16 * GIB
-    split = sizing.split(free, 0.9, 0.1)
-    names = ("vllm-fork@1.21", "vllm-fork@1.22", "deepseek_r1", "vllm-gaudi")
-    found = {
-        name: sizing.count_blocks(split.kv, BLOCK_8B, find(name).memory_rules({})) for name in names
-    }
-    plain = int(free * 0.81 // BLOCK_8B)
-    assert found["vllm-fork@1.22"] == found["deepseek_r1"] == plain
-    assert found["vllm-fork@1.21"] == plain // 128 * 128
-    assert found["vllm-gaudi"] == plain - 1
 
 
 UNWEIGHED: dict[str, Any] = {

@@ -11,8 +11,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gaudi_launch.core.base.errors import LaunchError
-from gaudi_launch.core.models.model import Model
-from gaudi_launch.core.models.sizing import weight_bytes
 from gaudi_launch.core.models.weights import (
     HeaderError,
     count_parameters,
@@ -20,24 +18,6 @@ from gaudi_launch.core.models.weights import (
     read_weights,
 )
 from tests.support.shards import index, shard
-
-
-def test_layers_behind_the_last_are_not_loaded(tmp_path: Path) -> None:
-    names = (
-        "model.embed_tokens.weight",
-        "model.layers.0.a",
-        "model.layers.1.a",
-        "model.layers.2.a",
-    )
-    shard(tmp_path / "model.safetensors", {name: ("BF16", [8], 16) for name in names})
-    assert read_weights(tmp_path, layers=2)["unloaded_bytes"] == 16
-    assert (
-        read_weights(tmp_path, layers=3)["unloaded_bytes"]
-        == read_weights(tmp_path)["unloaded_bytes"]
-        == 0
-    )
-    model = Model("m", "m", parameters=32, weight_bytes=64, unloaded_bytes=16, dtype="bfloat16")
-    assert (weight_bytes(model, "bfloat16"), weight_bytes(model, "fp8")) == (48, 24)
 
 
 def test_missing_cut_and_foreign_shards(tmp_path: Path) -> None:

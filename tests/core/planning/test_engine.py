@@ -139,18 +139,6 @@ def test_the_questions_to_an_engine_have_the_answers_of_one_without_abilities() 
     assert bare.question((), context, None) is None
 
 
-def test_the_cards_are_those_that_were_requested_or_chosen() -> None:
-    bare, host = Bare(), make("hls2")
-    numbers = [
-        bare.cards(each)
-        for each in (REQUEST, Request("/m", cards=2), Request("/m", chosen=(4, None)))
-    ]
-    assert numbers == [None, 2, 4]
-    assert bare.cards(Request("/m", cards=2, chosen=(4, None))) == 2
-    assert bare.place(Request("/m", chosen=(4, None)), host).modules == (0, 1, 2, 3)
-    assert bare.place(Request("/m", modules=(6, 7)), host).modules == (6, 7)
-
-
 def test_over_several_hosts_an_engine_uses_ray_as_its_makers_tested_it() -> None:
     assert vars(OverHosts()) == {
         "ray": True,

@@ -17,7 +17,6 @@ from gaudi_launch.core.planning.exported import (
     inherited,
     local_variables,
     overridden,
-    skips_warmup,
 )
 from gaudi_launch.core.planning.option_table import variable_table
 from gaudi_launch.core.planning.plan import Overridden, Setting
@@ -147,29 +146,6 @@ def test_variables_that_only_the_engine_reads_are_listed_with_their_reader() -> 
     assert inherited({**environment, read: ""}, table, [decided]) == []
     assert inherited({read: "http://me:hunter2@host"}, table, []) == []
     assert inherited(environment, "", []) == []
-
-
-@pytest.mark.parametrize(
-    ("engine", "value", "skipped"),
-    [
-        # the fork at 1.21 compares with "true"
-        ("vllm-fork@1.21", "true", True),
-        ("vllm-fork@1.21", "True", True),
-        ("vllm-fork@1.21", "1", False),
-        ("deepseek_r1", "1", False),
-        ("vllm-fork@1.22", "1", True),
-        ("vllm-fork@1.22", "0", False),
-        ("vllm-gaudi", "1", True),
-        ("vllm-gaudi", "", False),
-        ("vllm-gaudi", "false", False),
-    ],
-)
-def test_a_warm_up_is_skipped_by_what_the_engine_reads_as_true(
-    engine: str, value: str, skipped: bool
-) -> None:
-    setting = Setting("VLLM_SKIP_WARMUP", value, "env", "environment", message("plan.exported"))
-    assert skips_warmup([setting], engine) is skipped
-    assert skips_warmup([], engine) is False
 
 
 ENGINES = ("vllm-fork-1.21", "vllm-fork-1.22", "vllm-fork-deepseek_r1", "vllm-gaudi")

@@ -42,19 +42,6 @@ def typed(**texts: Any) -> LaunchOptions:
     return replace(TYPED, **texts)
 
 
-def test_a_text_is_read_as_the_value_and_written_again() -> None:
-    texts = {name: TYPED.text(name) for name, option in TYPED.options_given() if option.read}
-    assert typed(**texts) == TYPED
-    assert {name: texts[name] for name in ("modules", "input_range", "output_range")} == {
-        "modules": "0,1,2,3",
-        "input_range": "128,1024",
-        "output_range": "256",
-    }
-    assert (texts["replicas"], typed(replicas="3").text("replicas")) == ("1..3", "3")
-    assert (typed(modules="0-3").modules, typed(dtype="bf16").dtype) == ((0, 1, 2, 3), "bfloat16")
-    assert (typed(max_model_len="4k").max_model_len, read(TYPED).open_ranges) == (4000, ("output",))
-
-
 @pytest.mark.parametrize("text", ["3-0", "0-", "-3", "0-3-5", "0-100", "0-3,2"])
 def test_a_range_that_cannot_be_is_refused(text: str) -> None:
     with pytest.raises(LaunchError) as refused:

@@ -18,10 +18,8 @@ from gaudi_launch.core.planning.option_table import UPSTREAM, option_table
 from gaudi_launch.core.planning.parse import MOST_SEQS, MOST_TOKENS
 from gaudi_launch.core.planning.passthrough import (
     HOSTS,
-    over,
     overruled_flags,
     refuse_layout,
-    sent_options,
     with_own_words,
     with_user_args,
 )
@@ -89,10 +87,6 @@ def test_a_word_that_the_engine_would_stop_on(words: tuple[str, ...], expected: 
 def test_the_last_word_counts_and_what_it_beat_is_told() -> None:
     found = read("--max-num-seqs", "7", "--port", "1", max_num_seqs=8, port=1)
     assert (found.max_num_seqs, found.overruled) == (7, ("-b",))
-
-
-def test_what_an_engine_has_no_flag_for_is_left_alone() -> None:
-    assert read("--max-num-batched-tokens", "2048", lacks=("-t",)).max_num_batched_tokens is None
 
 
 @pytest.mark.parametrize("engine", ["vllm-gaudi", "vllm-fork@1.22", "ray-serve:vllm-gaudi"])
@@ -186,17 +180,6 @@ def test_the_layout_of_a_cluster_is_its_own(option: str, name: str, by: str) -> 
     refuse_layout(engine_args(user=("--seed", "1")), HOSTS)
 
 
-def test_a_value_that_was_beaten_is_listed_once() -> None:
-    beaten = (Overridden("1", "profile"), Overridden("2", "computed"))
-    loser = replace(ours("--seed", "1"), beaten=(*beaten, Overridden("3", "environment")))
-    winner = replace(theirs("--seed", "3"), beaten=(beaten[1],))
-    assert over(winner, loser).beaten == (
-        beaten[1],
-        Overridden("1", "computed"),
-        beaten[0],
-    )
-
-
 def test_our_options_that_the_users_part_replaces_are_named() -> None:
     def flag(name: str, value: str | None, option: str = "") -> Setting:
         reason = message("plan.flag", flag=option) if option else message("plan.agreed")
@@ -221,9 +204,3 @@ def test_our_options_that_the_users_part_replaces_are_named() -> None:
     assert overruled_flags(settings, reference) == ("-d", "--kv-cache-dtype", "-b")
     by_file = Request("/m", file_words=words[:2])
     assert overruled_flags([*settings, settings[0]], by_file) == ("-d",)
-
-
-def test_options_are_sent_and_variables_and_defaults_are_not() -> None:
-    default = replace(ours("--swap-space", "4"), source="engine")
-    settings = [ours("--seed", "1"), ours("A", "2", "env"), default, ours("--eager", None)]
-    assert sent_options(settings) == [("--seed", "1"), ("--eager", None)]

@@ -15,7 +15,6 @@ from gaudi_launch.core.planning.plan import (
     Overridden,
     Plan,
     Setting,
-    variables_of,
 )
 
 REASON = message("plan.flag", flag="-b")
@@ -23,36 +22,6 @@ WARNING = message("plan.scale_out", cards=8, engine="tgi")
 SETTING = Setting(
     "--max-num-seqs", "8", "option", "flag", REASON, "here", (Overridden("4", "profile"),)
 )
-SMALL = Plan(
-    engine=EngineIdentity("vllm-gaudi", "0.26.0"),
-    model={"name": "m"},
-    placement=Placement((1, 0)),
-    settings=(),
-    command=Command(("python", "-m", "vllm"), {}),
-    url="http://127.0.0.1:8000",
-)
-
-
-def test_a_plan_without_optional_parts_has_their_keys_without_values() -> None:
-    assert SMALL.to_json() == {
-        "schema": 1,
-        "engine": {"name": "vllm-gaudi", "version": "0.26.0", "python": None},
-        "model": {"name": "m"},
-        "dtype": "bfloat16",
-        "modules": [1, 0],
-        "cpus": "",
-        "numa_nodes": [],
-        "env": {},
-        "argv": ["python", "-m", "vllm"],
-        "url": "http://127.0.0.1:8000",
-        "buckets": None,
-        "memory": {},
-        "num_blocks": None,
-        "estimate": None,
-        "cache": None,
-        "settings": [],
-        "warnings": [],
-    }
 
 
 def test_every_part_of_a_plan_is_in_its_json() -> None:
@@ -124,26 +93,3 @@ def test_every_part_of_a_plan_is_in_its_json() -> None:
         "files": {"/f": "text"},
         "container": asdict(container),
     }
-
-
-def test_the_choice_of_a_number_of_cards_is_among_the_reasons_of_a_placement() -> None:
-    fewest = message("placement.fewest", cards=2)
-    assert Placement((0, 1), reasons=(REASON, fewest)).choice == fewest
-    assert Placement((0, 1), reasons=(REASON,)).choice is None
-
-
-def test_an_engine_has_a_name_for_users_and_an_exact_one() -> None:
-    plain, other = (
-        EngineIdentity("tgi", "3.3.5"),
-        EngineIdentity("vllm-fork", "1.21", word="fork@1"),
-    )
-    assert (plain.label, plain.exact) == ("tgi", "tgi@3.3.5")
-    assert (other.label, other.exact) == ("fork@1", "vllm-fork@1.21")
-    assert (plain.options, plain.variables, plain.api) == ("", "", "openai")
-
-
-def test_variables_are_those_of_the_settings_sent_or_not() -> None:
-    stated = Setting("A", None, "env", "engine", REASON)
-    sent = Setting("B", "2", "env", "computed", REASON)
-    assert variables_of([SETTING, stated, sent]) == {"A": "", "B": "2"}
-    assert [each.sent for each in (SETTING, stated, sent)] == [True, False, True]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -15,44 +14,13 @@ from gaudi_launch.core.host.machine import load
 from gaudi_launch.core.models.model import Model
 from gaudi_launch.core.planning.known_model import known_model
 from gaudi_launch.core.planning.planner import make_plan
-from gaudi_launch.core.planning.precision import asked_fp8, fp8_cache, runs_fp8, weight_type
+from gaudi_launch.core.planning.precision import fp8_cache
 from gaudi_launch.core.planning.request import Request
 from gaudi_launch.core.services.log.follow import LaunchPhase, LaunchProgress
 from gaudi_launch.core.services.state.job import job_of
 from gaudi_launch.core.services.state.recorder import remember
 
 PLAIN = Model(path="m", name="m", dtype="bfloat16")
-STORED = replace(PLAIN, quantization="fp8")
-
-
-@pytest.mark.parametrize(
-    ("words", "model", "asked", "runs", "dtype"),
-    [
-        ({}, PLAIN, False, False, "bfloat16"),
-        ({}, Model(path="m", name="m"), False, False, "bfloat16"),
-        ({"dtype": "float16"}, PLAIN, False, False, "float16"),
-        ({"dtype": "fp8"}, PLAIN, True, True, "fp8"),
-        ({"inc_fp8": True}, PLAIN, True, True, "fp8"),
-        ({"quant_config": "/q.json"}, PLAIN, True, True, "fp8"),
-        ({"environment": {"QUANT_CONFIG": "/q.json"}}, PLAIN, True, True, "fp8"),
-        ({"environment": {"QUANT_CONFIG": ""}}, PLAIN, False, False, "bfloat16"),
-        ({"extra": ("--quantization", "inc")}, PLAIN, False, True, "fp8"),
-        ({"extra": ("--quantization=fp8",)}, PLAIN, False, True, "fp8"),
-        ({"extra": ("--quantization", "awq_hpu")}, PLAIN, False, False, "bfloat16"),
-        ({"extra": ("--quantization",)}, PLAIN, False, False, "bfloat16"),
-        ({}, STORED, False, True, "fp8"),
-        ({"dtype": "bfloat16"}, STORED, False, True, "fp8"),
-    ],
-)
-def test_the_answer(
-    words: dict[str, Any], model: Model, asked: bool, runs: bool, dtype: str
-) -> None:
-    request = Request(model="m", **words)
-    assert (asked_fp8(request), runs_fp8(request, model), weight_type(request, model)) == (
-        asked,
-        runs,
-        dtype,
-    )
 
 
 @pytest.mark.parametrize("engine", ["vllm-fork@1.21", "vllm-fork@1.22"])

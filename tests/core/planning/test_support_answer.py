@@ -24,26 +24,6 @@ def rules(*caches: tuple[Any, str], compact: bool = False) -> CacheRules:
     return ModelSupport("e@1", caches=layers, compact_states=compact).cache_rules
 
 
-@pytest.mark.parametrize(
-    ("caches", "compressed", "shared"),
-    [
-        ((), True, True),
-        ((("full", "full"),), True, True),
-        ((("latent", "latent"), ("shared", "none")), True, True),
-        ((("latent", "full"),), False, True),
-        ((("shared", "full"),), True, False),
-        ((("shared", "unknown"), ("latent", "model")), False, False),
-    ],
-)
-def test_a_cache_is_smaller_only_where_the_engine_makes_it_so(
-    caches: tuple[tuple[Any, str], ...], compressed: bool, shared: bool
-) -> None:
-    for compact in (False, True):
-        assert rules(*caches, compact=compact) == CacheRules(
-            compressed=compressed, shared=shared, compact_states=compact
-        )
-
-
 def test_a_refusal_has_all_its_reasons_and_is_a_warning_when_it_is_forced() -> None:
     reasons = (message("plan.dense"), message("plan.agreed"))
     why = " ".join(each.render() for each in reasons)

@@ -5,37 +5,10 @@ from __future__ import annotations
 import re
 from itertools import product
 
-import pytest
-
-from gaudi_launch.core.predict.experts import chosen_experts, expert_path, expert_paths
+from gaudi_launch.core.predict.experts import expert_path, expert_paths
 from gaudi_launch.core.predict.step_model import Engine
 
 SERVED: tuple[Engine, ...] = ("v0", "v1")
-
-
-@pytest.mark.parametrize(
-    ("model_type", "engine", "release", "expected"),
-    [
-        ("mixtral", "static", (1, 18), (False, 0)),
-        ("mixtral", "static", (1, 19), (True, 0)),
-        ("mixtral", "static", None, (True, 0)),
-        ("mixtral", "v0", (1, 18), (False, 0)),
-        ("mixtral", "v0", (1, 21), (True, 0)),
-        ("gpt_oss", "v1", None, (False, 0)),
-        ("gpt_oss_20b", "static", None, (False, 0)),
-        ("qwen3_moe", "static", None, (False, 0)),
-        ("qwen3_moe", "v1", None, (True, 0)),
-        ("minimax_m3", "v1", (1, 24), (False, 16)),
-        ("minimax_m2", "v1", None, (True, 0)),
-    ],
-)
-def test_the_experts_that_a_step_reads(
-    model_type: str,
-    engine: Engine,
-    release: tuple[int, ...] | None,
-    expected: tuple[bool, int],
-) -> None:
-    assert chosen_experts(model_type, engine, release) == expected
 
 
 def test_every_engine_has_a_path_for_any_family_and_release() -> None:

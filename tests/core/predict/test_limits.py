@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
-from gaudi_launch.core.base.messages import Message, message
+from gaudi_launch.core.base.messages import message
 from gaudi_launch.core.predict.limits import EngineLimits, as_limits
 
 LIMITS = EngineLimits(
@@ -22,51 +22,6 @@ LIMITS = EngineLimits(
     output_min=1,
     output_max=100,
 )
-
-
-def refused(given: Any) -> Message:
-    """Return the error of limits that are not possible, a wrong usage."""
-    with pytest.raises(LaunchError) as error:
-        as_limits(given)
-    assert error.value.exit_code == ExitCode.USAGE
-    return error.value.text
-
-
-def test_the_shapes_that_the_limits_allow() -> None:
-    # 700 tokens are five complete blocks and a part of the sixth
-    assert (LIMITS.blocks_per_sequence, LIMITS.longest_query) == (6, 768)
-    assert replace(LIMITS, max_model_len=768).blocks_per_sequence == 6
-    assert replace(LIMITS, max_model_len=769).blocks_per_sequence == 7
-    assert replace(LIMITS, max_num_batched_tokens=500).longest_query == 500
-    assert [replace(LIMITS, max_model_len=n).most_context for n in (1, 2, 129, 130)] == [0, 1, 1, 2]
-
-
-@pytest.mark.parametrize(
-    ("seqs", "budget", "rows"),
-    [(8, 1000, 7), (4, 1000, 4), (8, 1024, 8), (8, 100, 1), (8, 1, 1)],
-)
-def test_the_largest_prompt_batch_is_of_one_block_each(seqs: int, budget: int, rows: int) -> None:
-    limits = replace(LIMITS, max_num_prefill_seqs=seqs, max_num_batched_tokens=budget)
-    assert limits.prefill_rows == rows
-
-
-@pytest.mark.parametrize(("batch", "top"), [(1, 768), (2, 384), (3, 256), (7, 128), (8, 0)])
-def test_the_longest_prompt_of_a_batch_is_of_complete_blocks(batch: int, top: int) -> None:
-    assert LIMITS.query_top(batch) == top
-
-
-def test_where_the_budget_is_the_limit_a_prompt_need_not_be_complete_blocks() -> None:
-    assert replace(LIMITS, max_num_batched_tokens=500).query_top(1) == 500
-
-
-def test_the_blocks_of_a_decode_batch() -> None:
-    assert [LIMITS.block_top(batch) for batch in (1, 4, 15, 16, 100)] == [6, 24, 90, 90, 100]
-    assert replace(LIMITS, contiguous_pa=True).block_top(1) == 90
-
-
-@pytest.mark.parametrize(("cache", "blocks"), [(None, 90), (0, 90), (80, 80), (100, 90)])
-def test_shared_blocks_do_not_make_the_cache_larger(cache: int | None, blocks: int) -> None:
-    assert replace(LIMITS, cache_blocks=cache).physical_blocks == blocks
 
 
 def test_what_is_left_out_follows_the_engines_defaults() -> None:
@@ -87,39 +42,21 @@ def test_what_is_left_out_follows_the_engines_defaults() -> None:
         mixed_steps=False,
         ahead=True,
     )
-    assert as_limits({"max_num_seqs": 3, "max_model_len": 300}) == expected
+    known = {"max_num_seqs": 3, "max_model_len": 300}
+    assert as_limits({**known, "num_blocks": None, "least_length": 5}) == expected
+    # no length is longer than the model's
+    given = {"input_min": 2, "input_max": 900, "block_size": 64, "ahead": False}
+    changed: dict[str, Any] = {**given, "input_max": 300, "num_blocks": 15}
+    assert as_limits({**known, **given}) == replace(expected, **changed)
 
 
-def test_no_length_is_longer_than_that_of_the_model() -> None:
-    given = {
-        "max_num_seqs": 4,
-        "max_num_prefill_seqs": 2,
-        "max_model_len": 300,
-        "max_num_batched_tokens": 512,
-        "num_blocks": 11,
-        "block_size": 64,
-        "input_min": 2,
-        "input_max": 250,
-        "output_min": 3,
-        "output_max": 900,
-        "contiguous_pa": True,
-        "cache_blocks": 7,
-        "prefix_caching": True,
-        "mixed_steps": True,
-        "ahead": False,
-    }
-    assert as_limits(given) == EngineLimits(
-        4, 2, 512, 300, 11, 2, 250, 3, 300, 64, True, 7, True, True, False
-    )
-
-
-def test_ranges_that_are_backwards_are_named() -> None:
-    known = {"max_num_seqs": 4, "max_model_len": 300}
+def test_a_range_is_not_backwards() -> None:
     for name in ("input", "output"):
-        assert refused({**known, f"{name}_min": 9, f"{name}_max": 8}) == message(
-            "warmup.range_backwards", name=name, low=9, high=8
-        )
-    assert as_limits({**known, "input_min": 8, "input_max": 8}).input_min == 8
+        ends: dict[str, Any] = {f"{name}_min": 9, f"{name}_max": 8}
+        with pytest.raises(LaunchError) as error:
+            replace(LIMITS, **ends)
+        assert error.value.text == message("warmup.range_backwards", name=name, low=9, high=8)
+        assert replace(LIMITS, **{**ends, f"{name}_min": 8})
 
 
 @pytest.mark.parametrize(

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from gaudi_launch.core.host.accelerators import accelerators
 from gaudi_launch.core.planning.known_model import known_model
 from gaudi_launch.core.predict.constants import shipped_values
 from gaudi_launch.core.predict.pipeline import Stages, over_stages
-from gaudi_launch.core.predict.scaling import Speed, hosts_of, step_time, with_stages
+from gaudi_launch.core.predict.scaling import Speed, step_time, with_stages
 from gaudi_launch.core.predict.shape import Shape
-from gaudi_launch.core.predict.step_model import Setup, amounts_of
+from gaudi_launch.core.predict.step_model import Setup
 from gaudi_launch.core.predict.step_time import StepTime
 from tests.support.records import near
 
@@ -25,12 +23,6 @@ def decode(cards: int, stages: int = 1, batch: int = 16) -> float:
 
 def staged(cards: int, stages: int) -> Speed:
     return with_stages(step_time(LLAMA, cards, "bfloat16", GAUDI2), LLAMA, stages)
-
-
-def test_stages_wait_for_each_other_a_part_of_the_time() -> None:
-    assert Stages(1).busy == 1.0
-    assert Stages(2).busy == (1 + 2 / 3) / 2
-    assert Stages(4).busy < Stages(2).busy
 
 
 def test_a_virtual_engine_passes_all_stages() -> None:
@@ -75,15 +67,3 @@ def test_a_hop_sends_hidden_states_and_residual() -> None:
     sent = 1000 * 2 * 2 * 16384 / shipped_values()["pair.gaudi2"]
     assert abs(two.prefill_token * busy - plain.prefill_token - sent) < 1e-9
     assert abs(two.decode_sequence * busy - plain.decode_sequence - sent) < 1e-9
-
-
-def test_cards_of_two_servers_send_between_them_too() -> None:
-    assert [hosts_of(cards, GAUDI2) for cards in (1, 8, 9, 16)] == [1, 1, 2, 2]
-    two, one = (step_time(LLAMA, cards, "bfloat16", GAUDI2) for cards in (16, 8))
-    assert (two.setup.hosts, one.setup.hosts) == (2, 1)
-    link = amounts_of(one.setup, one.shape).link
-    # each card's part within the server, and half of it again between the servers
-    assert amounts_of(two.setup, two.shape).link == 1.5 * link
-    alone = amounts_of(replace(two.setup, hosts=1), two.shape)
-    assert alone.link == link / 2
-    assert (alone.rounds, amounts_of(two.setup, two.shape).rounds) == (1.0, 2.0)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -14,7 +13,6 @@ from gaudi_launch.core.predict.published import (
     Figure,
     Kind,
     figures,
-    kind_of,
     read_figures,
     scored,
     shapes,
@@ -79,39 +77,6 @@ FIGURE = Figure(
 )
 
 
-def test_a_row_is_a_figure(tmp_path: Path) -> None:
-    assert read(tmp_path) == FIGURE
-    assert FIGURE.title == "m fp8, 2 x gaudi3, 128/64, 8 at once (vllm)"
-
-
-def test_a_time_in_milliseconds_is_in_seconds(tmp_path: Path) -> None:
-    times = {"kind": "tpot", "unit": "ms"}
-    assert read(tmp_path, **times) == replace(FIGURE, measure="tpot", value=0.25)
-    in_seconds = {"kind": "ttft", "unit": "s", "value": "0.5", "output": ""}
-    assert read(tmp_path, **in_seconds) == replace(FIGURE, measure="ttft", value=0.5, output=2.0)
-
-
-@pytest.mark.parametrize(
-    ("changes", "setup"),
-    [
-        ({"card": "gaudi2", "dtype": "bf16"}, Setup("gaudi2", 2, "bf16", 2.0, 2.0, "v0")),
-        ({"software": "v0.9"}, Setup("gaudi3", 2, "fp8", 1.0, 1.0, "v1")),
-        ({"harness": "static"}, Setup("gaudi3", 2, "fp8", 1.0, 1.0, "static")),
-        ({"experts": "all"}, Setup("gaudi3", 2, "fp8", 1.0, 1.0, "v0", fused=False)),
-        ({"experts": "chosen"}, Setup("gaudi3", 2, "fp8", 1.0, 1.0, "v0")),
-        ({"harness": "vllm engine"}, Setup("gaudi3", 2, "fp8", 1.0, 1.0, "v0")),
-        ({"software": "fork V0"}, Setup("gaudi3", 2, "fp8", 1.0, 1.0, "v0")),
-        (
-            {"harness": "port of one", "software": "0.29", "budget": "4096"},
-            Setup("gaudi3", 2, "fp8", 1.0, 1.0, "v1", step_tokens=4096),
-        ),
-    ],
-)
-def test_the_setup_of_a_row(changes: dict[str, str], setup: Setup, tmp_path: Path) -> None:
-    figure = read(tmp_path, **changes)
-    assert figure is not None and figure.setup == setup
-
-
 @pytest.mark.parametrize(
     "changes",
     [
@@ -129,29 +94,6 @@ def test_the_setup_of_a_row(changes: dict[str, str], setup: Setup, tmp_path: Pat
 )
 def test_a_row_without_a_load_is_left_out(changes: dict[str, str], tmp_path: Path) -> None:
     assert read(tmp_path, **changes) is None
-
-
-@pytest.mark.parametrize(
-    ("changes", "static", "served"),
-    [
-        ({}, Kind.DENSE, Kind.SERVED),
-        ({"latent": True}, Kind.DENSE, Kind.SERVED),
-        ({"experts": 1.0}, Kind.MIXTURE, Kind.MIXTURE_SERVED),
-        ({"experts": 1.0, "mla_rank": 576}, Kind.MLA, Kind.MLA_SERVED),
-        ({"mla_rank": 576}, Kind.MLA, Kind.MLA_SERVED),
-        ({"state_layers": 1.0}, Kind.HYBRID, Kind.HYBRID_SERVED),
-        (
-            {"state_layers": 1.0, "experts": 1.0, "mla_rank": 576},
-            Kind.HYBRID,
-            Kind.HYBRID_SERVED,
-        ),
-    ],
-)
-def test_the_class_of_a_load(changes: dict[str, Any], static: Kind, served: Kind) -> None:
-    shape = replace(SHAPE, **changes)
-    small = Kind.SMALL if static is Kind.DENSE else static
-    found = [kind_of(shape, engine, batch) for engine in ("static", "v0", "v1") for batch in (4, 5)]
-    assert found == [small, static, served, served, served, served]
 
 
 def test_the_notes_that_change_what_a_figure_informs() -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from gaudi_launch.core.predict.limits import EngineLimits
 from gaudi_launch.core.predict.load import Load, from_ranges, from_trace
-from gaudi_launch.core.predict.scaling import Speed, speed_of
+from gaudi_launch.core.predict.scaling import Speed
 from gaudi_launch.core.predict.shape import Shape
 from gaudi_launch.core.predict.simulate import (
     Outcome,
@@ -122,27 +122,6 @@ def test_close_to_the_most_three_seeds_show_the_spread() -> None:
     assert close.time(close.ttft, 95).low < low and close.time(close.ttft, 95).high > high
 
 
-@pytest.mark.parametrize(
-    ("clients", "ttft", "tpot", "e2e", "rate"),
-    [
-        # 100 ms of prefill and 10 steps; of two, each waits for the other's prefill
-        (1, 0.1, 0.01, 0.2, 5.0),
-        (2, 0.2, 0.02, 0.3, 1 / 0.15),
-    ],
-)
-def test_clients_wait_for_each_other(
-    clients: int, ttft: float, tpot: float, e2e: float, rate: float
-) -> None:
-    load = from_ranges((100, 100), (11, 11)).of_clients(clients)
-    outcome = found(setup(ROUND, max_num_seqs=4), load, 200)
-    assert (outcome.ttft.at(50), outcome.tpot.at(50), outcome.e2e.at(50)) == pytest.approx(
-        (ttft, tpot, e2e)
-    )
-    assert (outcome.rate, outcome.tokens, outcome.inside) == pytest.approx(
-        (rate, 11 * rate, clients), rel=0.02
-    )
-
-
 def test_every_request_of_a_trace_counts() -> None:
     trace = [(float(second), 100, 11) for second in range(50)]
     calm = found(setup(ROUND), from_trace(trace, True).at_rate(1.0))
@@ -152,19 +131,6 @@ def test_every_request_of_a_trace_counts() -> None:
     assert calm.ttft.at(99) == pytest.approx(0.1 + request_delay())
     assert burst.ttft.at(99) == pytest.approx(1.0 + request_delay())
     assert found(setup(ROUND), from_trace(trace, True).of_clients(2)).requests == 50
-
-
-def test_a_batch_is_the_formula_of_its_steps() -> None:
-    made = ServedSetup(limits(), speed_of(replace(SETUP, engine="static"), SHAPE))
-    load = replace(from_ranges((128, 128), (100, 100)), batch=8)
-    outcome = found(made, load)
-    prefill, decode = outcome.steps
-    assert outcome.ttft.mean == pytest.approx(prefill.total)
-    assert outcome.tpot.mean == pytest.approx(decode.total)
-    assert outcome.e2e.mean == pytest.approx(prefill.total + 99 * decode.total)
-    assert outcome.tokens == pytest.approx(800 / outcome.e2e.mean)
-    assert sum(outcome.share.values()) == pytest.approx(1.0)
-    assert outcome.bound == max(outcome.share, key=lambda part: outcome.share[part])
 
 
 def test_what_is_too_long_is_refused() -> None:

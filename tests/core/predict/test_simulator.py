@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gaudi_launch.core.predict.limits import EngineLimits
-from gaudi_launch.core.predict.simulator import Weighted, merge, serve, simulate, simulate_times
+from gaudi_launch.core.predict.simulator import Weighted, serve, simulate, simulate_times
 from gaudi_launch.core.predict.step_time import ONE_CARD_8B
-from tests.support.traces import limits, made_up
+from tests.support.traces import limits
 
 Counts = dict[tuple[int, int], float]
 
@@ -76,23 +76,6 @@ def by_hand(requests: list[tuple[float, int, int]], bounds: EngineLimits) -> tup
     return dict(prefills), dict(decodes)
 
 
-def test_one_request() -> None:
-    shapes = simulate([(0.0, 126, 5)], limits(), ONE_CARD_8B)
-    assert counted(shapes.prompt) == {(1, 126): 1.0}
-    # the cache holds 127, 128, 129 and 130 tokens at the four decode steps
-    assert counted(shapes.decode) == {(1, 1): 2.0, (1, 2): 2.0}
-
-
-def test_one_output_token_never_decodes() -> None:
-    shapes = simulate([(0.0, 10, 1)], limits(), ONE_CARD_8B)
-    assert (len(shapes.prompt), len(shapes.decode)) == (1, 0)
-
-
-def test_refused_requests_are_left_out() -> None:
-    shapes = simulate([(0.0, 9000, 5), (0.0, 0, 5), (0.0, 5, 0)], limits(), ONE_CARD_8B)
-    assert (len(shapes.prompt), len(shapes.decode)) == (0, 0)
-
-
 REQUESTS = st.lists(
     st.tuples(st.sampled_from([0.0, 0.3, 1.0, 2.5]), st.integers(1, 700), st.integers(1, 300)),
     max_size=12,
@@ -115,28 +98,6 @@ def test_same_as_by_hand(
     ordered = sorted(requests)
     shapes = simulate(ordered, bounds, ONE_CARD_8B)
     assert (counted(shapes.prompt), counted(shapes.decode)) == by_hand(ordered, bounds)
-
-
-def test_a_full_cache_preempts() -> None:
-    # two sequences of 8 blocks fit into 16; both open a ninth at once
-    bounds = limits(num_blocks=16, max_num_batched_tokens=2048, max_model_len=2048, input_max=1024)
-    shapes = simulate([(0.0, 1000, 200), (0.0, 1000, 200)], bounds, ONE_CARD_8B)
-    assert len(counted(shapes.prompt)) > 1
-    assert max(blocks for _, blocks in counted(shapes.decode)) <= 16
-
-
-def test_closed_loop_keeps_its_concurrency() -> None:
-    shapes = simulate(made_up(200), limits(), ONE_CARD_8B, concurrency=7)
-    assert int(shapes.decode.batch.max()) == 7
-
-
-def test_merging_gives_each_its_share() -> None:
-    one = simulate([(0.0, 100, 2)], limits(), ONE_CARD_8B)
-    other = simulate([(0.0, 5000, 300)], limits(), ONE_CARD_8B)
-    merged = merge([(0.25, one), (0.75, other)], ONE_CARD_8B)
-    assert abs(merged.milliseconds(ONE_CARD_8B) - 1) < 1e-9
-    small = float(merged.prompt.weight[merged.prompt.size == 100].sum())
-    assert abs(small * one.milliseconds(ONE_CARD_8B) - 0.25) < 1e-9
 
 
 def test_the_times_of_a_closed_loop_with_and_without_mixed_steps() -> None:

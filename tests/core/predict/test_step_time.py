@@ -2,30 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-import numpy as np
 import pytest
 
 from gaudi_launch.core.base.errors import ExitCode
-from gaudi_launch.core.predict.step_time import EIGHT_CARDS_32B, ONE_CARD_8B, StepTime, constants_of
+from gaudi_launch.core.predict.step_time import EIGHT_CARDS_32B, ONE_CARD_8B, StepTime
 from tests.support.refusals import failing
 
 PLAIN = StepTime(1.0, 2.0, 0.5, 3.0, 4.0, 0.25, "plain")
 BENT = StepTime(1.0, 2.0, 0.5, 3.0, 4.0, 0.25, "bent", (0.0, 10.0, 20.0))
-
-
-def test_the_milliseconds_of_each_kind_of_step() -> None:
-    assert PLAIN.prefill(3, 10) == 1 + 3 * 10 * 2 + 3 * 0.5 * 100
-    assert PLAIN.chunk(3, 10, 7) == 1 + 3 * 10 * 2 + 3 * 0.5 * 10 * (10 + 14)
-    assert PLAIN.in_blocks(3, 10, 2) == PLAIN.chunk(3, 10, 256)
-    assert PLAIN.decode(5, 8) == 3 + 4 * 5 + 2
-
-
-def test_a_bent_line_is_read_at_its_batch_and_ends_level() -> None:
-    assert [BENT.decode(batch, 0) for batch in (1, 2, 3)] == [17.0, 31.0, 35.0]
-    batches = np.array([0.5, 2.0, 9.0])
-    assert BENT.decode(batches, 0).tolist() == [10.0, 31.0, 59.0]
 
 
 def test_the_assumed_constants() -> None:
@@ -92,14 +76,3 @@ def test_steps_must_take_time(changes: dict[str, float | str], accepted: bool) -
         return
     with failing("warmup.free_steps", ExitCode.USAGE):
         PLAIN.with_constants(changes)
-
-
-def test_constants_are_read_from_arguments() -> None:
-    words = [" prefill-token =0.04", "decode_fixed", "a=b=c"]
-    assert constants_of(words) == {"prefill_token": "0.04", "decode_fixed": "", "a": "b=c"}
-
-
-def test_behind_a_context_attention_takes_longer() -> None:
-    masked = replace(PLAIN, prefill_masked=2.0)
-    assert masked.chunk(3, 10, 0) == PLAIN.chunk(3, 10, 0)
-    assert masked.chunk(3, 10, 7) == 1 + 3 * 10 * 2 + 3 * 0.5 * 10 * (10 + 14) * 3

@@ -4,19 +4,10 @@ from __future__ import annotations
 
 import ast
 
-import numpy as np
-
-from gaudi_launch.core.predict.weighted_sum import weighted_sum
 from tests.support.places import PACKAGE
 
 # its matrices have a row for each published figure, some hundred
 _SMALL = {"core/predict/fitting.py"}
-
-
-def test_each_value_counts_with_its_weight() -> None:
-    assert weighted_sum(np.array([0.5, 2.0]), np.array([4, 3])) == 8.0
-    assert weighted_sum(np.array([0.5, 2.0]), 2.0) == 5.0
-    assert weighted_sum(np.zeros(0), np.zeros(0)) == 0.0
 
 
 def test_no_sum_of_many_steps_is_given_to_blas() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gaudi_launch.core.base.errors import ExitCode
-from gaudi_launch.core.services.endpoint import Target, api_key, target
+from gaudi_launch.core.services.endpoint import Target, target
 from gaudi_launch.core.services.state import store
 from tests.support.refusals import refused
 
@@ -44,12 +44,3 @@ def test_a_service_that_does_not_run_is_refused() -> None:
 def test_a_server_without_a_name_is_named_by_its_address() -> None:
     urls = ("http://me:secret@a:80", "http://a", "nothing")
     assert [Target(url).label for url in urls] == ["a-80", "a", "server"]
-
-
-def test_the_key_is_that_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("VLLM_API_KEY", raising=False)
-    assert api_key() is None
-    monkeypatch.setenv("VLLM_API_KEY", "")
-    assert api_key() is None
-    monkeypatch.setenv("VLLM_API_KEY", "k")
-    assert api_key() == "k"

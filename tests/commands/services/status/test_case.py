@@ -50,14 +50,6 @@ def test_a_failed_start_keeps_the_phase_in_which_it_failed() -> None:
     assert (found.failed, found.phase) == (True, "load")
 
 
-def test_the_guides_own_log_is_known() -> None:
-    guide = (
-        "INFO 2025-03-03 06:07:30,359 serve 162730 -- Application 'default' is ready at "
-        "http://127.0.0.1:8000/.\n"
-    )
-    assert Follower().feed(guide, 1.0).phase == "ready"
-
-
 STATUS = {
     "applications": {
         "default": {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -158,36 +158,5 @@ def test_all_facts_of_a_service(
             lambda: show(replace(bare, ray=RAY)),
             lambda: show(replace(bare, ray=SILENT)),
         ],
+        [status.to_json(status_of(simulated=True)), status.to_json(replace(status_of(), ray=RAY))],
     )
-
-
-def test_all_facts_for_programs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(time, "time", lambda: 1090.0)
-    found = status.to_json(status_of(simulated=True))
-    assert {name: found[name] for name in [*found][[*found].index("log") :]} == {
-        "log": "/l",
-        "phases": STATE["phases"],
-        "facts": {"warmup_seconds": 65.0},
-        "run_time_compiles": 3,
-        "warmup": {"graphs": 153, "estimated": {"low": 60.0, "high": 150.0}, "seconds": 65.0},
-        "cards": [
-            {
-                "module": 0,
-                "index": 1,
-                "memory_used_mib": 5,
-                "memory_total_mib": 9,
-                "temperature_c": None,
-                "utilization_percent": 7,
-            }
-        ],
-        "plan": {
-            name: PLAN[name]
-            for name in ("dtype", "argv", "env", "cpus", "numa_nodes", "memory", "cache")
-        },
-        "simulated": True,
-        "simulated_run": RUN.to_json(),
-        "ray": None,
-        "folder": "/s/a",
-    }
-    assert (found["uptime_seconds"], found["requests"]) == (90.0, {"running": 3, "waiting": 1})
-    assert status.to_json(replace(status_of(), ray=RAY))["ray"] == asdict(RAY)

@@ -50,30 +50,18 @@ def test_each_ending_is_said_on_stderr(capsys: pytest.CaptureFixture[str]) -> No
         ended(alive=True),
         ended(alive=True, left=3, busy=(0, 4), run=RUN),
     )
-    views(capsys, "stop", [partial(stop.show_ended, each) for each in endings])
-
-
-def test_an_ended_service_is_an_object_for_programs() -> None:
-    orphan = {
-        "pid": 71,
-        "command": "vllm serve m",
-        "service": "chat",
-        "folder": "/state/services/chat",
-    }
-    assert stop.ended_to_json(ended(alive=True, left=3, busy=(0, 4), run=RUN)) == {
-        "name": "chat",
-        "was_alive": True,
-        "requests_cut": 3,
-        "orphans": [orphan],
-        "cards_busy": [0, 4],
-        "simulated_run": RUN.to_json(),
-    }
-    assert stop.ended_to_json(ended(alive=False))["simulated_run"] is None
+    views(
+        capsys,
+        "stop",
+        [partial(stop.show_ended, each) for each in endings],
+        [stop.ended_to_json(each) for each in endings[1:]],
+    )
 
 
 def test_orphans_are_listed_with_the_reason_why_one_is_left_running(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
+    other = Orphan(Identity(73, 5, "b"), "sleep", "/state/services/chat")
     views(
         capsys,
         "stop-orphans",
@@ -83,23 +71,6 @@ def test_orphans_are_listed_with_the_reason_why_one_is_left_running(
             lambda: stop.show_unsure((UNSURE,)),
             lambda: stop.show_unsure(()),
         ],
+        # one that did not end is not called ended
+        [stop.orphans_to_json((DEAD, other), (other,), (UNSURE,))],
     )
-
-
-def test_orphans_that_did_not_end_are_not_called_ended() -> None:
-    other = Orphan(Identity(73, 5, "b"), "sleep", "/state/services/chat")
-    assert stop.orphans_to_json((DEAD, other), (other,), (UNSURE,)) == {
-        "schema": 1,
-        "ended": [DEAD.to_json()],
-        "left": [other.to_json()],
-        "unsure": [
-            {
-                "pid": 72,
-                "command": "ray::Worker",
-                "service": "old",
-                "folder": "/state/services/old",
-                "reason": "/state cannot be used (Permission denied). Choose another path, or ask "
-                "its owner for access.",
-            }
-        ],
-    }

@@ -17,15 +17,13 @@ from gaudi_launch.core.buckets.lookup import BucketTable
 from gaudi_launch.core.buckets.optimiser.bucket_planner import BucketGoal, plan
 from gaudi_launch.core.buckets.optimiser.candidates import (
     OptimiserPhase,
-    candidates,
     corners,
     plan_phase,
 )
 from gaudi_launch.core.buckets.optimiser.padding_cost import score
-from gaudi_launch.core.buckets.optimiser.workload_mix import expect
-from gaudi_launch.core.predict.limits import EngineLimits, as_limits
+from gaudi_launch.core.predict.limits import EngineLimits
 from gaudi_launch.core.predict.simulator import Weighted, simulate
-from gaudi_launch.core.predict.step_time import EIGHT_CARDS_32B, ONE_CARD_8B
+from gaudi_launch.core.predict.step_time import ONE_CARD_8B
 from tests.support.refusals import failing
 from tests.support.traces import limits, made_up
 
@@ -175,41 +173,3 @@ def test_the_hot_part_is_tight_and_the_rest_is_covered() -> None:
         score(hot.buckets, short, ONE_CARD_8B).overhead
         < score(plain.buckets, short, ONE_CARD_8B).overhead
     )
-
-
-def test_limits_by_name() -> None:
-    names = {
-        "max_num_seqs": 64,
-        "max_num_prefill_seqs": 1,
-        "max_num_batched_tokens": 8192,
-        "max_model_len": 8192,
-        "num_blocks": 2000,
-        "block_size": 128,
-    }
-    wanted = limits()
-    spelled = {"input_min": 1, "input_max": 6144, "output_min": 1, "output_max": 2048}
-    assert as_limits({**names, **spelled}) == wanted
-    assert as_limits({**names, **spelled, "least_length": 3}) == wanted
-    usual = as_limits({"max_num_seqs": 64, "max_model_len": 8192})
-    assert (usual.num_blocks, usual.prefill_rows, usual.longest_query) == (4096, 64, 8192)
-    assert (usual.input_min, usual.input_max, usual.output_max) == (1, 8192, 8192)
-    with refused("warmup.limit_too_small"):
-        as_limits({**names, "num_blocks": 0})
-    with refused("warmup.range_backwards"):
-        as_limits({**names, "input_min": 9, "input_max": 3})
-
-
-def test_expectation_says_how_far_the_trace_is() -> None:
-    near = expect(made_up(), limits(), EIGHT_CARDS_32B)
-    assert near.distance is not None and 0 < near.distance < 1
-    assert expect(None, limits(), EIGHT_CARDS_32B).distance is None
-    assert expect([(0.0, 10**7, 5)], limits(), EIGHT_CARDS_32B).distance is None
-
-
-def test_few_sizes_are_all_candidates_and_of_many_those_with_the_weight() -> None:
-    values = np.asarray([5, 1, 3, 3])
-    weights = np.asarray([0.0, 9.0, 0.0, 0.0])
-    assert candidates(values, weights, 3) == [1, 3, 5]
-    assert candidates(values, weights, 2) == [1]
-    even = candidates(np.arange(101), np.ones(101), 5)
-    assert even == [0, 25, 50, 75, 100]

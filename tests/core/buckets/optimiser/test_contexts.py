@@ -31,16 +31,6 @@ def test_a_trace_pads_less_than_the_engines_own_strategies_with_no_more_graphs()
         assert found.overhead < score(other.buckets, held_out, ONE_CARD_8B).overhead
 
 
-def test_ranges_alone_pad_less_than_the_exponential_strategy_at_full_load() -> None:
-    from gaudi_launch.core.buckets.optimiser.full_load import padding
-
-    mine, exponential, *_ = plan_for_engine(CoverageQuestion(CONTEXT_LADDER, bounds())).comparison
-    ours, theirs = padding([mine.buckets, exponential.buckets], bounds(), ONE_CARD_8B)
-    assert ours is not None and theirs is not None
-    assert (exponential.name, ours.overhead < theirs.overhead) == ("exponential", True)
-    assert mine.graphs <= exponential.graphs
-
-
 def test_a_goal_of_graphs_is_kept_with_a_trace() -> None:
     found = plan_for_engine(
         CoverageQuestion(CONTEXT_LADDER, bounds()), made_up(300), BucketGoal(graphs=20)

@@ -81,22 +81,6 @@ def interpreter(folder: Path, *lines: str) -> Path:
     return path
 
 
-def test_a_second_version_is_tried_without_a_card_and_named(
-    engines: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PYTHONPATH", "/mine")
-    first, second = make(engines / "a", WANTED), make(engines / "a+2", WANTED)
-    versions().put_in_force(first)
-    said: list[str] = []
-    show = 'echo "$PWD $TORCH_DEVICE_BACKEND_AUTOLOAD ${PYTHONPATH-no} $*" > "$0.calls"'
-    python = interpreter(second, show)
-    assert change(versions(), second, python, said.append, ("ray", "vllm")) == first
-    assert Path(f"{python}.calls").read_text() == f"{second}/bin 0 no -c import ray, vllm\n"
-    assert [str(second) in line for line in said] == [True, True]
-    assert str(first) in said[1]
-    assert versions().in_force() == second
-
-
 def test_a_link_that_cannot_be_made_leaves_the_old_version(engines: Path) -> None:
     folder = make(engines / "a", WANTED)
     (engines / "a.current").mkdir()
@@ -107,27 +91,6 @@ def test_a_link_that_cannot_be_made_leaves_the_old_version(engines: Path) -> Non
         ExitCode.FAILED,
         {"path": str(engines / "a.current"), "why": "Is a directory"},
     )
-
-
-@pytest.mark.parametrize(
-    ("errors", "detail"),
-    [("", "printed"), ("seq 0 19 >&2", "\n".join(map(str, range(5, 20))))],
-)
-def test_a_failed_trial_shows_its_last_lines(engines: Path, errors: str, detail: str) -> None:
-    folder = make(engines / "a", WANTED)
-    python = interpreter(folder, "echo printed", errors, "exit 1")
-    with pytest.raises(LaunchError) as caught:
-        trial(python, ("vllm",), kept=Path("/old"))
-    assert (caught.value.id, caught.value.exit_code, caught.value.detail) == (
-        "setup.trial_failed",
-        ExitCode.FAILED,
-        detail,
-    )
-    assert caught.value.text.values == {
-        "program": "import vllm",
-        "path": str(folder),
-        "kept": "/old",
-    }
 
 
 def test_an_interpreter_that_is_gone_is_a_failed_trial() -> None:

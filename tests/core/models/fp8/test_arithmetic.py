@@ -54,19 +54,3 @@ def test_scales_become_float32() -> None:
 )
 def test_action(name: str, dtype: str, want: str) -> None:
     assert arithmetic.action(name, dtype) == want
-
-
-@pytest.mark.parametrize(
-    ("name", "weight"),
-    [
-        ("model.layers.0.mlp.down_proj.weight_scale_inv", "model.layers.0.mlp.down_proj.weight"),
-        ("model.layers.0.mlp.down_proj.weight_scale", "model.layers.0.mlp.down_proj.weight"),
-        ("model.layers.0.mlp.down_proj.input_scale", "model.layers.0.mlp.down_proj.weight"),
-        ("model.layers.0.mlp.down_proj.weight", None),
-        ("model.norm.weight_scale", None),
-    ],
-)
-def test_the_weight_of_a_scale(name: str, weight: str | None) -> None:
-    from gaudi_launch.core.models.fp8.arithmetic import weight_of
-
-    assert weight_of(name) == weight

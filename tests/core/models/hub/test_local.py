@@ -46,14 +46,6 @@ def snapshot(home: Path, commit: str = "c1", reference: str | None = "main") -> 
     return copy(base / "snapshots" / commit)
 
 
-def test_the_folder_of_a_repository(tmp_path: Path) -> None:
-    models = tmp_path / "data" / "gaudi-launch" / "models"
-    for revision in ("", "main", "master"):
-        assert folder_for(REPO, revision) == models / "me" / "m"
-    assert folder_for(REPO, "refs/pr/1") == models / "me" / "m@refs-pr-1"
-    assert folder_for(REPO, repo_type="dataset") == models.parent / "datasets" / "me" / "m"
-
-
 def test_a_pulled_copy_comes_first(tmp_path: Path) -> None:
     assert find_local(REPO) is None
     theirs = snapshot(tmp_path / "home/.cache/huggingface/hub")

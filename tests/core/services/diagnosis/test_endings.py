@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gaudi_launch.core.base.messages import text
-from gaudi_launch.core.services.diagnosis.endings import ended, status_words
+from gaudi_launch.core.services.diagnosis.endings import status_words
 
 
 @pytest.mark.parametrize(
@@ -16,9 +16,3 @@ def test_a_negative_status_is_shown_as_its_signal(status: int | None, shown: str
         assert status is not None
         shown = text("serve.by_signal", number=abs(status))
     assert status_words(status) == shown
-
-
-@pytest.mark.parametrize("status", [3, -15])
-def test_an_end_names_its_kind_and_its_status(status: int) -> None:
-    assert ended("died", status) == text("services.ended_died", status=status_words(status))
-    assert status_words(status) in ended("died", status)
