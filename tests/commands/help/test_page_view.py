@@ -39,7 +39,7 @@ def test_a_terminal_gets_text(
 def test_a_comment_is_for_the_file_only(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    page = docs.DocsPage("x", "x", "en", TOP, "# x\n\n<!-- made\nby a script -->\n\ntext\n")
+    page = docs.DocsPage("x", "x", "", "en", TOP, "# x\n\n<!-- made\nby a script -->\n\ntext\n")
     monkeypatch.setattr(docs, "find", lambda _: page)
     assert run(["help", "x"]) == 0
     assert capsys.readouterr().out == "# x\n\ntext\n"
