@@ -629,6 +629,24 @@ def _causes(language: str) -> Iterator[str]:
     yield from _table(language, ("name", "cause", "remedy", "commands"), rows)
 
 
+# --- the tree of the package ---------------------------------------------------------------------
+
+
+def _tree(language: str) -> Iterator[str]:
+    """Yield each folder of the package with what its docstring states, by floor."""
+    package = TOP / "gaudi_launch"
+    chinese: Mapping[str, str] = read("texts")["packages"] if language == "zh" else {}
+    yield "```"
+    for floor in ("cli", "commands", "core", "extensions"):
+        inner = [] if floor == "cli" else sorted((package / floor).glob("*/__init__.py"))
+        for init in (package / floor / "__init__.py", *inner):
+            stated = ast.get_docstring(ast.parse(init.read_text(encoding="utf-8"))) or ""
+            line = stated.partition("\n")[0]
+            name = f"  {init.parent.name}/" if init in inner else f"{floor}/"
+            yield f"  {name:16} {chinese.get(line, line)}"
+    yield "```"
+
+
 # --- start scripts -------------------------------------------------------------------------------
 
 # values to try for a letter, the first one that its script accepts counts
@@ -912,6 +930,7 @@ TITLES = {
 # of the generated part below a page that is written by hand
 HEADINGS = {
     "troubleshooting": "Causes that are recognised",
+    "architecture": "The tree",
     "first-day": "Assumptions",
     "start-scripts": "The options of each script",
 }
@@ -921,6 +940,7 @@ PAGES: Mapping[str, Callable[[str], Iterator[str]]] = {
     "exit-codes": _exit_codes,
     "files": _files,
     "troubleshooting": _causes,
+    "architecture": _tree,
     "first-day": _assumptions,
     "start-scripts": _start_scripts,
 }
