@@ -1,4 +1,4 @@
-"""Write docs/terminal.svg and terminal_zh.svg: terminals in which gaudi-launch really ran.
+"""Write docs/terminal.svg and terminal_zh.svg: terminals of real runs.
 
     python scripts/terminal_picture.py
 

@@ -1,4 +1,4 @@
-"""Print the hand-written words of the English pages: README and the like, and docs/.
+"""Print the length of the English pages that people write, in docs/ and above.
 
     python scripts/words.py             those of today
     python scripts/words.py b20e9d10    those of a commit
@@ -22,7 +22,7 @@ _CODE = re.compile(r"```.*?```", re.DOTALL)
 
 
 def main() -> None:
-    """Print both counts of each page, and their sums."""
+    """Print both counts of each page, and the sums."""
     commit = sys.argv[1] if len(sys.argv) > 1 else ""
     sums = [0, 0]
     for name in _git("ls-tree", "-r", "--name-only", commit or "HEAD").splitlines():

@@ -38,7 +38,7 @@ _RELATED = 0.25
 
 @dataclass(frozen=True)
 class Found:
-    """What is about a term, the best first.
+    """Pages, commands and questions about a term, the best first.
 
     Commands are paths without the program's name, each with its line of help.
     """
@@ -54,7 +54,7 @@ class Found:
 
 @dataclass(frozen=True)
 class _Document:
-    """The terms of a title, and of each passage with those of its heading."""
+    """Terms of a title, and of each passage with those of its heading."""
 
     title: frozenset[str]
     passages: tuple[tuple[frozenset[str], frozenset[str]], ...]
@@ -149,7 +149,10 @@ def _score(document: _Document, weights: Mapping[str, float]) -> float:
 
 
 def _document(title: str, content: str) -> _Document:
-    """Return the terms of a page: a passage is a paragraph, a row of a table or an entry."""
+    """Return the terms of a page by passage.
+
+    A passage is a paragraph, a row of a table or an entry of a list.
+    """
     return _Document(frozenset(_terms(title)), tuple(_passages(content)))
 
 
@@ -163,7 +166,7 @@ def _passages(content: str) -> Iterator[tuple[frozenset[str], frozenset[str]]]:
 
 
 def _terms(content: str) -> Iterator[str]:
-    """Yield the stems of English words, and Chinese characters with their pairs."""
+    """Yield English stems, and Chinese characters with their pairs."""
     for word in _WORD.findall(content.lower()):
         if word.isascii():
             yield _stem(word)
@@ -173,9 +176,9 @@ def _terms(content: str) -> Iterator[str]:
 
 
 def _stem(word: str) -> str:
-    """Return a word without its ending, so that "keys" is "key".
+    """Return a term without its ending, so that "keys" is "key".
 
-    >>> [_stem(word) for word in ("keys", "serving", "serve", "proxies", "bus")]
+    >>> [_stem(each) for each in ("keys", "serving", "serve", "proxies", "bus")]
     ['key', 'serv', 'serv', 'proxi', 'bus']
     """
     for ending in _ENDINGS:
@@ -186,7 +189,7 @@ def _stem(word: str) -> str:
 
 
 def _wanted(term: str) -> dict[str, float]:
-    """Return the terms of a query, and those of other names for the same, with their shares."""
+    """Return the terms of a query, and of other names for the same, with shares."""
     given = set(_terms(term))
     shares = {
         other: _SYNONYM
@@ -200,7 +203,7 @@ def _wanted(term: str) -> dict[str, float]:
 
 
 def _share_of(term: str) -> float:
-    """Return less for one Chinese character, which is part of many words."""
+    """Return less for one Chinese character, which is part of many names."""
     return 1.0 if term.isascii() or len(term) > 1 else _CHARACTER
 
 
