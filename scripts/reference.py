@@ -133,8 +133,11 @@ def _in(language: str, english: str) -> str:
 
 
 def _table(language: str, header: Row, rows: Iterable[Row]) -> Iterator[str]:
-    """Yield a Markdown table; a bar in a cell is escaped."""
-    yield _row([_in(language, title) for title in header])
+    """Yield a Markdown table; a bar in a cell is escaped.
+
+    A title that is code is the same in both languages.
+    """
+    yield _row([title if title.startswith("`") else _in(language, title) for title in header])
     yield "|" + "---|" * len(header)
     for row in rows:
         yield _row(row)
@@ -626,6 +629,99 @@ def _causes(language: str) -> Iterator[str]:
     yield from _table(language, ("name", "cause", "remedy", "commands"), rows)
 
 
+# --- the tree of the package ---------------------------------------------------------------------
+
+
+def _tree(language: str) -> Iterator[str]:
+    """Yield each folder of the package with what its docstring states, by floor."""
+    package = TOP / "gaudi_launch"
+    chinese: Mapping[str, str] = read("texts")["packages"] if language == "zh" else {}
+    yield "```"
+    for floor in ("cli", "commands", "core", "extensions"):
+        inner = [] if floor == "cli" else sorted((package / floor).glob("*/__init__.py"))
+        for init in (package / floor / "__init__.py", *inner):
+            stated = ast.get_docstring(ast.parse(init.read_text(encoding="utf-8"))) or ""
+            line = stated.partition("\n")[0]
+            name = f"  {init.parent.name}/" if init in inner else f"{floor}/"
+            yield f"  {name:16} {chinese.get(line, line)}"
+    yield "```"
+
+
+# --- start scripts -------------------------------------------------------------------------------
+
+# values to try for a letter, the first one that its script accepts counts
+_TRIED = ("7", "64,128", "8,1000", "0.2", "node:7")
+_PLANNED_WITH = ("vllm-gaudi", "vllm-fork@1.21", "vllm-fork@1.22", "deepseek_r1")
+_SHOWN_DEFAULTS = ("--max-model-len", "--max-num-seqs", "--max-num-batched-tokens", "--port")
+
+
+def _start_scripts(language: str) -> Iterator[str]:
+    """Yield the letters of each script by the option that they set, and the defaults."""
+    from gaudi_launch.cli.translated import translated
+    from gaudi_launch.core.base.fields import options_of
+    from gaudi_launch.core.planning.launch_options import LaunchOptions
+    from gaudi_launch.extensions.migrate.import_scripts import LETTERS
+
+    letters = {release: _letters_by_field(release) for release in LETTERS}
+    rows = []
+    for name, option in options_of(LaunchOptions).items():
+        cells = [_code(letters[release].get(name, "")) for release in LETTERS]
+        if any(cells):
+            names = ", ".join(option.names) or "--"
+            rows.append((f"`{names}`", *cells, _plain(translated(option.help))))
+    yield from _table(language, ("option", *map(_code, LETTERS), "meaning"), rows)
+    yield from ("", _in(language, "Defaults of each script, and of the default engine:"), "")
+    columns = [_code(engine.rpartition("@")[2]) for engine in _PLANNED_WITH]
+    yield from _table(language, ("option", *columns), _defaults())
+
+
+def _letters_by_field(release: str) -> dict[str, str]:
+    """Return the letter of a start script that sets each field of a launch's options."""
+    from gaudi_launch.extensions.migrate.import_scripts import LETTERS
+
+    found = {"model": "-w"}
+    for letter, colon in re.findall(r"([a-z])(:?)", LETTERS[release]):
+        if letter not in "hw":
+            fields = _fields_set(release, f"-{letter}", takes_value=bool(colon))
+            found.update(dict.fromkeys(fields, f"-{letter}"))
+    return found
+
+
+def _fields_set(release: str, letter: str, *, takes_value: bool) -> list[str]:
+    """Return the fields that a letter changes in a script's request."""
+    from gaudi_launch.core.base.errors import LaunchError
+    from gaudi_launch.extensions.migrate.import_scripts import ScriptCall, request_of
+
+    model = ("-w", "/models/m")
+    without = vars(request_of(ScriptCall(release, model, {})))
+    for value in _TRIED:
+        words = (letter, value) if takes_value else (letter,)
+        try:
+            read = vars(request_of(ScriptCall(release, (*model, *words), {})))
+        except LaunchError:
+            continue
+        return [name for name in read if read[name] != without[name]]
+    raise ValueError(f"no value of {letter} of {release} is known")
+
+
+def _defaults() -> Iterator[Row]:
+    """Yield options with the value of each engine's plan where nothing is given."""
+    from gaudi_launch.core.engines.registry import find
+    from gaudi_launch.core.host import simulated
+    from gaudi_launch.core.planning.known_model import known_model
+    from gaudi_launch.core.planning.planner import make_plan
+    from gaudi_launch.core.planning.request import Request
+
+    model, host = "Qwen/QwQ-32B", simulated.make("hls2")
+    planned = []
+    for engine in _PLANNED_WITH:
+        request = Request(model, cards=8, engine=engine)
+        made = make_plan(request, host, known_model(model, False), find(engine))
+        planned.append({setting.name: setting.value for setting in made.settings})
+    for option in _SHOWN_DEFAULTS:
+        yield (f"`{option}`", *(values[option] or "" for values in planned))
+
+
 # --- JSON ----------------------------------------------------------------------------------------
 
 
@@ -834,7 +930,9 @@ TITLES = {
 # of the generated part below a page that is written by hand
 HEADINGS = {
     "troubleshooting": "Causes that are recognised",
+    "architecture": "The tree",
     "first-day": "Assumptions",
+    "start-scripts": "The options of each script",
 }
 PAGES: Mapping[str, Callable[[str], Iterator[str]]] = {
     "commands": _commands,
@@ -842,7 +940,9 @@ PAGES: Mapping[str, Callable[[str], Iterator[str]]] = {
     "exit-codes": _exit_codes,
     "files": _files,
     "troubleshooting": _causes,
+    "architecture": _tree,
     "first-day": _assumptions,
+    "start-scripts": _start_scripts,
 }
 
 

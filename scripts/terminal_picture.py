@@ -1,4 +1,4 @@
-"""Write docs/terminal.svg: a terminal in which gaudi-launch really ran.
+"""Write docs/terminal.svg and terminal_zh.svg: terminals of real runs.
 
     python scripts/terminal_picture.py
 
@@ -19,7 +19,7 @@ import termios
 from pathlib import Path
 
 TOP = Path(__file__).resolve().parents[1]
-PICTURE = TOP / "docs" / "terminal.svg"
+PICTURES = {"en": TOP / "docs" / "terminal.svg", "zh": TOP / "docs" / "terminal_zh.svg"}
 COMMAND = (
     "gaudi-launch plan Qwen/Qwen2-72B-Instruct -n 4 --engine vllm-gaudi --machine simulated:hls2"
 )
@@ -29,16 +29,17 @@ _FONTS = re.compile(r"@font-face \{.*?\}\s*", re.DOTALL)
 
 
 def main() -> None:
-    """Run the command and write the picture."""
-    PICTURE.write_text(drawn(COMMAND, output(COMMAND.split()[1:])), encoding="utf-8")
+    """Run the command in each language and write its picture."""
+    for language, path in PICTURES.items():
+        path.write_text(drawn(COMMAND, output(COMMAND.split()[1:], language)), encoding="utf-8")
 
 
-def output(arguments: list[str]) -> str:
+def output(arguments: list[str], language: str) -> str:
     """Return what the program prints in a terminal, with its colours."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 60, COLUMNS, 0, 0))
     # a user's folder whose name does not matter
-    user = {"HOME": "/home/user", "TERM": "xterm-256color", "GAUDI_LAUNCH_LANG": "en"}
+    user = {"HOME": "/home/user", "TERM": "xterm-256color", "GAUDI_LAUNCH_LANG": language}
     environment = {**os.environ, **user}
     environment.pop("NO_COLOR", None)
     environment.pop("COLUMNS", None)

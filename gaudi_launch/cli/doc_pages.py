@@ -12,16 +12,20 @@ from gaudi_launch.core.base.messages import language
 
 INDEX = "index"
 # an entry of the index: [title](file) (`name`): contents
-_ENTRY = re.compile(r"(?m)^- \[[^]]+\]\(([\w-]+)\.md\)")
+_ENTRY = re.compile(r"(?m)^- \[[^]]+\]\(([\w-]+)\.md\)(?: ?[(（]`.+?`[)）][:：]? ?(.*))?$")
 _CHINESE = "_zh"
 
 
 @dataclass(frozen=True)
 class DocsPage:
-    """One page of the documentation, in the language in which it exists."""
+    """One page of the documentation, in the language in which it exists.
+
+    ``about`` is what the index states of it.
+    """
 
     name: str
     title: str
+    about: str
     language: str
     path: Path
     text: str
@@ -30,8 +34,8 @@ class DocsPage:
 def pages() -> tuple[DocsPage, ...]:
     """Return the pages in the order of the index, each in the language in force."""
     index = _read(INDEX)
-    names = [_without_language(found) for found in _ENTRY.findall(index.text)]
-    return (index, *(_read(name) for name in names))
+    entries = [(_without_language(name), about) for name, about in _ENTRY.findall(index.text)]
+    return (index, *(_read(name, about) for name, about in entries))
 
 
 def find(topic: str) -> DocsPage:
@@ -56,7 +60,7 @@ def _without_language(name: str) -> str:
     return name.removesuffix(_CHINESE)
 
 
-def _read(name: str) -> DocsPage:
+def _read(name: str, about: str = "") -> DocsPage:
     """Read a page, in Chinese where that is in force and exists."""
     path = paths.docs_dir() / f"{name}{_CHINESE}.md"
     chosen = "zh"
@@ -65,4 +69,4 @@ def _read(name: str) -> DocsPage:
         chosen = "en"
     text = path.read_text(encoding="utf-8")
     title = text.partition("\n")[0].lstrip("# ")
-    return DocsPage(name, title, chosen, path, text)
+    return DocsPage(name, title, about, chosen, path, text)

@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 
+import pytest
 import yaml
 
 from gaudi_launch.core.base.version import VERSION
@@ -35,13 +36,20 @@ def test_the_wheel_has_the_pages_and_the_profiles() -> None:
     assert included == {"profiles": '"gaudi_launch/_profiles"', "docs": '"gaudi_launch/_docs"'}
 
 
-def test_the_picture_is_of_the_command_that_its_script_runs() -> None:
+@pytest.mark.parametrize(
+    ("name", "shown_next"),
+    [
+        ("terminal.svg", "next: gaudi-launch serve"),
+        ("terminal_zh.svg", "下一步：gaudi-launch serve"),
+    ],
+)
+def test_the_picture_is_of_the_command_that_its_script_runs(name: str, shown_next: str) -> None:
     script = (TOP / "scripts" / "terminal_picture.py").read_text(encoding="utf-8")
     (command,) = re.findall(r'"(gaudi-launch plan .*)"', script)
-    picture = (TOP / "docs" / "terminal.svg").read_text(encoding="utf-8")
+    picture = (TOP / "docs" / name).read_text(encoding="utf-8")
     shown = re.sub(r"<[^>]+>", "", picture).replace("&#160;", " ")
     assert command in shown
-    assert "next: gaudi-launch serve" in shown
+    assert shown_next in shown
     # it loads nothing
     assert "url(http" not in picture and "@font-face" not in picture
 

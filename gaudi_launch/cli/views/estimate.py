@@ -70,20 +70,25 @@ def to_json(found: SpeedEstimate) -> dict[str, Any]:
         "graphs": mapped(lambda one: mapped(lambda each: each.graphs, one.buckets), plan),
         "warmup_seconds": mapped(lambda one: mapped(warmup_json, one.estimate), plan),
         "num_blocks": mapped(lambda one: one.num_blocks, plan),
-        "evidence": {
-            "kind": evidence.word,
-            "class": evidence.kind.value,
-            "points": evidence.points,
-            "typical_factor": evidence.typical,
-            "near": evidence.near,
-            "figures": [
-                {**_point(one.figure, value), "distance": round(one.distance, 2)}
-                for one, value in _with_predicted(evidence)
-            ],
-            "classes": _classes(),
-            "measured": _measured(evidence),
-        },
+        "evidence": evidence_json(evidence),
         "notes": [note.to_json() for note in found.notes],
+    }
+
+
+def evidence_json(evidence: Evidence) -> dict[str, Any]:
+    """Return what a prediction is based on: measured figures with the model's values."""
+    return {
+        "kind": evidence.word,
+        "class": evidence.kind.value,
+        "points": evidence.points,
+        "typical_factor": evidence.typical,
+        "near": evidence.near,
+        "figures": [
+            {**_point(one.figure, value), "distance": round(one.distance, 2)}
+            for one, value in _with_predicted(evidence)
+        ],
+        "classes": _classes(),
+        "measured": _measured(evidence),
     }
 
 
@@ -247,19 +252,21 @@ def show(found: SpeedEstimate, options: LaunchOptions, *, complete: bool) -> Non
         share=f"{100 * made.share[made.bound]:.0f}",
     )
     if not complete:
-        basis = _fit_line(made)
-        if made.evidence.word != "assumed":
-            (nearest, *_) = _with_predicted(made.evidence)
-            basis = text(
-                "estimate.based", evidence=_nearness(made.evidence), figure=_figure_line(*nearest)
-            )
-        tail = [bound, basis, *_notes(found), text("estimate.more")]
+        tail = [bound, basis(made.evidence), *_notes(found), text("estimate.more")]
         ShortPage(head, names, rows, right=(1, 2, 3), tail=tail).show(complete=False)
         return
     ShortPage(head, names, rows, right=(1, 2, 3), tail=[bound]).show(complete=True)
     parts = [text(f"estimate.column_{name}") for name in ("part", "prefill", "decode", "share")]
     shares = [NotedRow(tuple(row)) for row in _part_rows(found)]
-    ShortPage([], parts, shares, right=(1, 2, 3), tail=_evidence(found)).show(complete=True)
+    shown = ShortPage(
+        [], parts, shares, right=(1, 2, 3), tail=[*basis_lines(made.evidence), *_notes(found)]
+    )
+    shown.show(complete=True)
+    show_classes()
+
+
+def show_classes() -> None:
+    """Print each class with its figures and their typical error."""
     classes = []
     for row in _classes():
         off = f"{100 * (row['typical_factor'] - 1):.0f} %"
@@ -267,6 +274,14 @@ def show(found: SpeedEstimate, options: LaunchOptions, *, complete: bool) -> Non
         classes.append(NotedRow((name, str(row["points"]), off)))
     columns = text("estimate.columns_class").split("|")
     ShortPage([], columns, classes, right=(1, 2)).show(complete=True)
+
+
+def basis(evidence: Evidence) -> str:
+    """Return the measured figure nearest to the load, with the model's value for it."""
+    if evidence.word == "assumed":
+        return _fit_line(evidence)
+    (nearest, *_) = _with_predicted(evidence)
+    return text("estimate.based", evidence=_nearness(evidence), figure=_figure_line(*nearest))
 
 
 def _nearness(evidence: Evidence) -> str:
@@ -341,11 +356,10 @@ def _part_rows(found: SpeedEstimate) -> list[list[str]]:
     return rows
 
 
-def _evidence(found: SpeedEstimate) -> list[str]:
-    """Return what the speed is fitted to, the nearest figures and the notes."""
-    evidence = found.outcome.evidence
+def basis_lines(evidence: Evidence) -> list[str]:
+    """Return what a speed is fitted to, and the figures nearest to the load."""
     lines = [
-        _fit_line(found.outcome),
+        _fit_line(evidence),
         text("estimate.nearest" if evidence.near else "estimate.extrapolated"),
         *(
             f"  - {_figure_line(one, value)} [{one.figure.source}]"
@@ -355,16 +369,15 @@ def _evidence(found: SpeedEstimate) -> list[str]:
     if evidence.learned:
         what = text("estimate.learned", version=evidence.learned)
         lines.append(text("estimate.note", what=what))
-    return [*lines, *_notes(found)]
+    return lines
 
 
 def _notes(found: SpeedEstimate) -> list[str]:
     return [text("estimate.note", what=note.render()) for note in found.notes]
 
 
-def _fit_line(made: Outcome) -> str:
+def _fit_line(evidence: Evidence) -> str:
     """Return what the speed is fitted to, or that it is assumed, and its range."""
-    evidence = made.evidence
     return text(
         "estimate.assumed" if evidence.word == "assumed" else "estimate.evidence",
         points=evidence.points,

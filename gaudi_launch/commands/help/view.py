@@ -52,16 +52,16 @@ def show_found(found: Found) -> None:
     """Print the commands, questions and pages that mention a term."""
     parts = (
         (
+            "questions.found_pages",
+            [HelpEntry(f"help {_topic(page.name)}", page.title) for page in found.pages],
+        ),
+        (
             "questions.found_commands",
             [HelpEntry(f"help {name}", line) for name, line in found.commands.items()],
         ),
         (
             "questions.found_questions",
             [HelpEntry(each.arguments, text(each.id)) for each in found.questions],
-        ),
-        (
-            "questions.found_pages",
-            [HelpEntry(f"help {_topic(page.name)}", page.title) for page in found.pages],
         ),
     )
     coloured = is_coloured(sys.stdout)

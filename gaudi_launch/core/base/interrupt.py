@@ -16,16 +16,18 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import IO, Any
+from typing import IO, Any, TypeVar
 
 from gaudi_launch.core.base.debug_log import ChildLog, best_effort
 from gaudi_launch.core.base.guard import guarded
 
 _log = logging.getLogger(__name__)
+_In = TypeVar("_In")
+_Out = TypeVar("_Out")
 
 TURN_SECONDS = 0.1
 _AGAIN_SECONDS = 0.05
@@ -335,6 +337,23 @@ def _say_goodbye(process: subprocess.Popen[Any], seconds: float) -> None:
                 pipe.close()
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(seconds)
+
+
+def in_threads(do: Callable[[_In], _Out], items: Sequence[_In], at_once: int) -> list[_Out]:
+    """Return the results of a function for all items, computed in threads.
+
+    Its commands are run with ``Ending(with_main=True)``: a Ctrl-C waits until the threads have seen
+    it and ended them.
+    """
+    # takes part of the start of every command
+    from concurrent.futures import ThreadPoolExecutor
+
+    with deferred(), ThreadPoolExecutor(at_once) as pool:
+        asked = [pool.submit(do, each) for each in items]
+        while not all(future.done() for future in asked):
+            time.sleep(TURN_SECONDS)
+        check()
+        return [future.result() for future in asked]
 
 
 def _communicate(

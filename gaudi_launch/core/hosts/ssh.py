@@ -13,7 +13,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -133,13 +132,7 @@ def each(members: Sequence[Member], do: Callable[[Member], _T]) -> list[_T | Rem
             return error
 
     at_once = min(_MOST_AT_ONCE, max(1, len(members)))
-    with interrupt.deferred(), ThreadPoolExecutor(at_once) as pool:
-        asked = [pool.submit(one, member) for member in members]
-        # a Ctrl-C waits until the threads have seen it and ended their commands
-        while not all(future.done() for future in asked):
-            time.sleep(interrupt.TURN_SECONDS)
-        interrupt.check()
-        return [future.result() for future in asked]
+    return interrupt.in_threads(one, members, at_once)
 
 
 def each_or(

@@ -23,30 +23,22 @@ from gaudi_launch.core.base.version import VERSION
 from gaudi_launch.core.doctor.findings import DoctorFacts
 from gaudi_launch.core.host import snapshot
 from gaudi_launch.extensions.acceptance.case import folder
+from gaudi_launch.extensions.acceptance.judge import facts
 from gaudi_launch.extensions.acceptance.records import AcceptanceRun, StepResult
 
-_QUERIES = ((), ("-L",), ("-q",), ("topo", "-c", "-N"))
-# files of a card, as the driver and the kernel show them
-_DRIVER_FILES = (
-    *("status", "clk_max_freq_mhz", "clk_cur_freq_mhz", "hard_reset_cnt", "max_power"),
-    *("cpucp_ver", "preboot_btl_ver", "fw_os_ver", "cpld_ver", "vrm_ver", "driver_ver"),
-)
-_PCI_FILES = (
-    *("current_link_speed", "current_link_width", "max_link_speed", "max_link_width"),
-    *("aer_dev_correctable", "aer_dev_fatal", "aer_dev_nonfatal"),
-)
 _SENSOR = re.compile(r"(temp|power|in|curr)\d+_\w+")
 # a difference of two runs below it is not shown as one (assumed)
 _SAME = 0.03
 
 
-def document(run: AcceptanceRun, facts: DoctorFacts) -> dict[str, Any]:
+def document(run: AcceptanceRun, machine: DoctorFacts) -> dict[str, Any]:
     """Return the evidence of a run, redacted."""
-    names = tuple(name for name in (facts.host.hostname,) if name and len(name) > 2)
+    kept = facts()["evidence"]
+    names = tuple(name for name in (machine.host.hostname,) if name and len(name) > 2)
     redactor = Redactor(names=names)
     raw = {
-        "host": snapshot.to_json(facts.host),
-        "hl_smi": {" ".join(words) or "table": _asked(facts, words) for words in _QUERIES},
+        "host": snapshot.to_json(machine.host),
+        "hl_smi": {query or "table": _asked(machine, query) for query in kept["hl_smi"]},
         "results": codec.write(run.results),
         "left_out": dict(run.left_out),
     }
@@ -61,10 +53,10 @@ def document(run: AcceptanceRun, facts: DoctorFacts) -> dict[str, Any]:
         "cards": list(run.cards),
         "scale": run.scale,
         # a folder is read as the machine
-        "simulated": facts.config.root != "/",
+        "simulated": machine.config.root != "/",
         "counters": codec.write(run.counters),
         # files with versions and numbers only, and figures
-        "files": _files(facts),
+        "files": _files(machine, kept),
         "figures": {each.name: _figure(each) for each in run.results},
         **shown,
     }
@@ -80,20 +72,21 @@ def _figure(result: StepResult) -> dict[str, Any]:
     }
 
 
-def _asked(facts: DoctorFacts, words: Sequence[str]) -> str:
-    return facts.ask(list(words)).text if facts.ask is not None else ""
+def _asked(machine: DoctorFacts, query: str) -> str:
+    return machine.ask(query.split()).text if machine.ask is not None else ""
 
 
-def _files(facts: DoctorFacts) -> dict[str, dict[str, str]]:
+def _files(machine: DoctorFacts, kept: Mapping[str, Sequence[str]]) -> dict[str, dict[str, str]]:
     """Return the files of each card by module, those that exist."""
     found: dict[str, dict[str, str]] = {}
-    files = facts.files
+    files = machine.files
     if files is None:
         return {}
-    for card in facts.host.cards:
+    for card in machine.host.cards:
         driver = f"sys/class/accel/accel{card.index}/device"
         pci = f"sys/bus/pci/devices/{card.bus}"
-        places = [(driver, name) for name in _DRIVER_FILES] + [(pci, name) for name in _PCI_FILES]
+        places = [(driver, name) for name in kept["driver"]]
+        places += [(pci, name) for name in kept["pci"]]
         for sensor in files.names(f"{pci}/hwmon"):
             names = filter(_SENSOR.fullmatch, files.names(f"{pci}/hwmon/{sensor}"))
             places += [(f"{pci}/hwmon/{sensor}", name) for name in names]
@@ -104,11 +97,11 @@ def _files(facts: DoctorFacts) -> dict[str, dict[str, str]]:
     return found
 
 
-def write(run: AcceptanceRun, facts: DoctorFacts) -> Path:
+def write(run: AcceptanceRun, machine: DoctorFacts) -> Path:
     """Write the file of a run and return its path. Raises LaunchError (FAILED)."""
     day = time.strftime("%Y-%m-%d-%H-%M-%S", time.localtime(run.ended))
     path = folder() / f"gaudi-launch-evidence-{run.product or 'no-cards'}-{day}.json"
-    text = json.dumps(document(run, facts), ensure_ascii=False, indent=1) + "\n"
+    text = json.dumps(document(run, machine), ensure_ascii=False, indent=1) + "\n"
     try:
         paths.write_whole(path, text, mode=0o600)
     except OSError as error:

@@ -12,9 +12,9 @@ import logging
 import os
 import re
 import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _RUNTIME = Path(__file__).with_name("runtime")
-_TOGETHER = _RUNTIME / "gaudi_together.py"
 _RATES = _RUNTIME / "gaudi_card_rates.py"
 _DEMO_FOLDERS = ("opt/hccl_demo", "opt/habanalabs/hccl_demo", "root/hccl_demo")
 # settings of the user for an engine, which would change what is measured
@@ -44,6 +43,8 @@ _EXPORT = re.compile(
     r"^\s*(?:export\s+)?([A-Z_]+)=[\"']?([^\"'$\s;]+)[\"']?\s*;?\s*$", re.MULTILINE
 )
 _SHOWN = 160
+# the status of a shell for a program that does not start, and letters of the end of an output
+_NOT_STARTED, _MOST_OUTPUT = 127, 1 << 16
 
 
 @dataclass(frozen=True)
@@ -106,21 +107,26 @@ class ProgramEnd:
 
 def together(programs: Sequence[Program], seconds: float) -> list[ProgramEnd]:
     """Run programs at the same time; none is left at the end. Raises NoFigure."""
-    rows = [{"argv": list(p.argv), "env": dict(p.env), "cwd": p.cwd} for p in programs]
-    argv = [sys.executable, "-IS", str(_TOGETHER)]
+    return interrupt.in_threads(partial(_run, seconds=seconds), programs, len(programs))
+
+
+def _run(program: Program, seconds: float) -> ProgramEnd:
     try:
         done = interrupt.run(
-            argv, streams=interrupt.Streams(text_in=json.dumps(rows)), seconds=seconds
+            program.argv,
+            env=program.env,
+            cwd=program.cwd,
+            streams=interrupt.MIXED,
+            seconds=seconds,
+            ending=interrupt.Ending(with_main=True),
         )
-        return [ProgramEnd(row["code"], row["output"]) for row in parse_json(done.stdout)]
     except subprocess.TimeoutExpired:
-        why = message(
-            "accept.timeout", seconds=f"{seconds:g}", program=Path(programs[0].argv[0]).name
-        )
+        name = Path(program.argv[0]).name
+        why = message("accept.timeout", seconds=f"{seconds:g}", program=name)
         raise NoFigure("broken", why) from None
-    except (OSError, ValueError) as error:
-        _log.debug("programs could not be run: %s", error)
-        raise NoFigure("broken", message("accept.no_start", why=str(error))) from None
+    except OSError as error:
+        return ProgramEnd(_NOT_STARTED, str(error))
+    return ProgramEnd(done.returncode, done.stdout[-_MOST_OUTPUT:])
 
 
 def environment(bed: TestBed) -> dict[str, str]:

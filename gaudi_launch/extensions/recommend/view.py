@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from gaudi_launch.cli.console import console
 from gaudi_launch.cli.short_page import NotedRow, ShortPage, command_line
-from gaudi_launch.cli.views.estimate import warmup_json
+from gaudi_launch.cli.views.estimate import (
+    basis,
+    basis_lines,
+    evidence_json,
+    show_classes,
+    warmup_json,
+)
 from gaudi_launch.core.base.durations import duration, span
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.messages import Message, message, rendered, text
@@ -273,10 +279,7 @@ def _evidence_json(evidence: Evidence | None) -> dict[str, Any] | None:
     if evidence is None:
         return None
     return {
-        "kind": evidence.word,
-        "class": evidence.kind.value,
-        "points": evidence.points,
-        "near": evidence.near,
+        **evidence_json(evidence),
         "low": _rounded(evidence.low),
         "high": _rounded(evidence.high),
     }
@@ -332,6 +335,8 @@ def show(answer: Recommended, plot: Path | None, *, complete: bool) -> None:
         left_out="page.notes",
     )
     page.show(complete=complete)
+    if complete and found.evidence is not None:
+        show_classes()
     if complete:
         from gaudi_launch.core.render.yaml_text import dump
 
@@ -359,9 +364,7 @@ def _tell_search(answer: Recommended, say: Sentences) -> None:
     """Add the evidence of the speeds, what was compared, and the notes."""
     found = answer.found
     if found.evidence is not None:
-        evidence = found.evidence
-        id = "recommend.evidence_near" if evidence.near else "recommend.evidence_far"
-        say(id, low=f"{evidence.low:.2f}", high=f"{evidence.high:.2f}")
+        say.lines += basis_lines(found.evidence)
     sizes = compared(found.case)
     notes = [note.render() for note in (*found.case.notes, *sizes.notes)]
     served = found.winner.served if found.winner is not None else None
@@ -393,7 +396,7 @@ def show_saved(answer: Recommended, files: Sequence[Path]) -> None:
 
 
 def _tell_load(answer: Recommended, say: Sentences) -> None:
-    """Add the load, and whether its speeds are assumed."""
+    """Add the load, and what the speeds are based on."""
     found = answer.found
     goal, search = found.goal, found.case
     kind = "full"
@@ -406,14 +409,8 @@ def _tell_load(answer: Recommended, say: Sentences) -> None:
         "output": _number(search.load.mean_output),
     }
     say(f"recommend.load_{kind}", load=_number(goal.demand), **lengths)
-    evidence = found.evidence
-    if evidence is not None and evidence.word == "assumed":
-        say(
-            "recommend.assumed",
-            kind=text(f"estimate.class_{evidence.kind.value}"),
-            low=f"{evidence.low:.2f}",
-            high=f"{evidence.high:.2f}",
-        )
+    if found.evidence is not None:
+        say.lines.append(basis(found.evidence))
 
 
 def _tell_winner(answer: Recommended, say: Sentences) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from gaudi_launch.cli.completion import topics
 from gaudi_launch.cli.main import run
+from gaudi_launch.commands.help import docs
 from tests.support.places import TOP
 
 pytestmark = pytest.mark.usefixtures("plain_english")
@@ -23,6 +24,15 @@ def test_a_terminal_gets_text(
     shown = re.sub(r"\x1b\[[\d;]*m", "", capsys.readouterr().out)
     assert "Traces of past requests" in shown and "# Traces" not in shown and "**" not in shown
     assert max(map(len, shown.splitlines())) <= 70
+
+
+def test_a_comment_is_for_the_file_only(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = docs.DocsPage("x", "x", "", "en", TOP, "# x\n\n<!-- made\nby a script -->\n\ntext\n")
+    monkeypatch.setattr(docs, "find", lambda _: page)
+    assert run(["help", "x"]) == 0
+    assert capsys.readouterr().out == "# x\n\ntext\n"
 
 
 def test_the_list_has_every_page(capsys: pytest.CaptureFixture[str]) -> None:

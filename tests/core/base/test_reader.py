@@ -186,7 +186,6 @@ _EXCEPTIONS = {
     "core/base/reader.py json.loads yaml.SafeLoader yaml.load yaml.parse yaml": "the one place",
     "core/base/plain_json.py json.loads": "the short reader",
     "extensions/acceptance/runtime/gaudi_card_rates.py json.loads": "the job of its launcher",
-    "extensions/acceptance/runtime/gaudi_together.py json.load": "the programs of its launcher",
     "extensions/bench/check/runtime/gaudi_reference.py json.load": "the programs of its launcher",
     "extensions/ray/runtime/gaudi_ray_slots.py json.loads": "its copy for Ray",
     "core/base/messages.py json.loads": "shipped with the program; core/base/reader.py needs it",

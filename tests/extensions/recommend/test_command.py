@@ -153,4 +153,4 @@ def test_a_class_without_figures_is_named_before_the_answer() -> None:
     found = CliRunner().invoke(app, ["recommend", "Qwen/Qwen3-30B-A3B", *words])
     assert found.exit_code == 0
     page, _, _ = found.stdout.partition("95 % of requests")
-    assert "Speeds are assumed: no figure of this class" in page
+    assert "Assumed: the fit has no figures of this class" in page

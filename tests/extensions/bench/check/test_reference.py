@@ -36,20 +36,24 @@ NAN = float("nan")
 @pytest.mark.parametrize(
     ("own", "dtype", "mean", "bad"),
     [
-        ([-1.0, -2.0], "float32", 0.0, False),
-        ([-1.0, -2.1], "float32", 0.05, True),
-        ([-1.0, -2.1], "bfloat16", 0.05, False),
-        ([-1.0, -2.5], "bfloat16", 0.25, True),
-        ([-1.0, None], "bfloat16", NAN, True),
+        ([[-1.0, -2.0]], "float32", 0.0, False),
+        ([[-1.0, -2.1]], "float32", 0.05, True),
+        ([[-1.0, -2.1]], "bfloat16", 0.05, False),
+        ([[-1.0, -2.3]], "bfloat16", 0.15, True),
+        ([[-1.0, None]], "bfloat16", NAN, True),
+        # one of several prompts, as with a stale block of the prefix cache
+        ([[-1.0, -2.6], *4 * [[-1.0, -2.0]]], "bfloat16", 0.06, True),
+        ([[-1.0, -2.3], *4 * [[-1.0, -2.0]]], "bfloat16", 0.03, False),
     ],
 )
-def test_the_mean_difference_is_held_against_the_limit_of_the_data_type(
-    own: list[float | None], dtype: str, mean: float, bad: bool
+def test_the_differences_are_held_against_the_limits_of_the_data_type(
+    own: list[list[float | None]], dtype: str, mean: float, bad: bool
 ) -> None:
-    scored = [{"logprobs": [-1.0, -2.0], "best": [-0.75, -2.0]}]
-    found = reference.compared([{"logprobs": own}], scored, dtype)
+    scored = [{"logprobs": [-1.0, -2.0], "best": [-0.75, -2.0]}] * len(own)
+    found = reference.compared([{"logprobs": each} for each in own], scored, dtype)
     same = math.isnan(found.mean) if math.isnan(mean) else found.mean == pytest.approx(mean)
-    assert (same, found.tokens, found.behind, found.bad) == (True, 2, 0.25, bad)
+    wanted = (True, 2 * len(own), 0.25, bad)
+    assert (same, found.tokens, found.behind, found.bad) == wanted
 
 
 @pytest.mark.parametrize(
