@@ -48,6 +48,7 @@ GONE: dict[str, str] = {
     "cluster plan --ask": "cluster plan",
     "cluster up --no-copy": "cluster up",
     "logs --engine": "logs",
+    **{f"offline pack {old}": "offline pack --to" for old in ("-o", "--output")},
 }
 
 

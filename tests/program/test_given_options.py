@@ -225,12 +225,12 @@ CASES = (
     Case("bench s --learn a b", bench_learn.learn, (["a", "b"], "s")),
     Case("bench --unlearn", bench_learn.unlearn, ()),
     Case(
-        "offline pack demo -o /o --engine cpu --with-cache --image --python p --platform x -c /c",
+        "offline pack demo --to /o --engine cpu --with-cache --image --python p --platform x -c /c",
         offline_pack.pack,
         (PackOptions("cpu", "demo", Path("/o"), True, True, "p", "x", _C),),
     ),
     Case(
-        "offline pack demo -o /o --engine cpu",
+        "offline pack demo --to /o --engine cpu",
         offline_pack.pack,
         (PackOptions("cpu", "demo", Path("/o")),),
     ),

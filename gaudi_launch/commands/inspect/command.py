@@ -43,7 +43,9 @@ def inspect(
     engine: str = typer.Option(
         "", "--engine", metavar="ENGINE", help=", ".join(names_with_cards()) + "."
     ),
-    revision: str = typer.Option("", "--revision", help="Branch, tag or commit on the hub."),
+    revision: str = typer.Option(
+        "", "--revision", metavar="REV", help="Branch, tag or commit on the hub."
+    ),
     show_all: bool = typer.Option(
         False, "--all", help="Every fact, data type, engine release and reason."
     ),

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 SYSTEM = typer.Option(
     "", "--system", metavar="TEXT", help="System prompt, sent before the conversation."
 )
-MODEL = typer.Option(None, "--model", help="The model's name in requests.")
+MODEL = typer.Option(None, "--model", metavar="NAME", help="The model's name in requests.")
 TOKENS = typer.Option(None, "--max-tokens", metavar="N", help="Maximum number of output tokens.")
 TEMPERATURE = typer.Option(
     None, "--temperature", metavar="T", help="0 to 2 (default: the server's)."

@@ -34,7 +34,7 @@ def webui(
     tokens: str | None = TOKENS,
     temperature: str | None = TEMPERATURE,
     timeout: str = TIMEOUT,
-    title: str = typer.Option("gaudi-launch", "--title", help="The page's title."),
+    title: str = typer.Option("gaudi-launch", "--title", metavar="TEXT", help="The page's title."),
 ) -> None:
     """Serve a chat page for a server, without other network access. Needs the extra 'webui'
     (Gradio).

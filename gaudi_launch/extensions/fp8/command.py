@@ -30,7 +30,9 @@ app = CommandApp(
 def convert(
     source: Path = typer.Argument(..., metavar="DIR", help="The model's folder."),
     out: Path = typer.Argument(..., metavar="OUT", help="Folder for the converted model."),
-    processes: int = typer.Option(1, "--processes", min=1, help="Shards converted in parallel."),
+    processes: int = typer.Option(
+        1, "--processes", metavar="N", min=1, help="Shards converted in parallel."
+    ),
     force: bool = typer.Option(False, "--force", help="Convert every shard again."),
     as_json: bool = JSON,
 ) -> None:
@@ -59,7 +61,10 @@ def calibrate(
         "", "-n", "--cards", metavar="N", help="Number of cards, the same as for serving."
     ),
     dataset: str = typer.Option(
-        "", "--dataset", help=f"A .pkl file, a folder, or a hub's data set (default: {DATASET})."
+        "",
+        "--dataset",
+        metavar="DATA",
+        help=f"A .pkl file, a folder, or a hub's data set (default: {DATASET}).",
     ),
     modules: str = typer.Option(
         "", "-m", "--modules", metavar="LIST", help="Module IDs to use, e.g. 0,1,2,3."
