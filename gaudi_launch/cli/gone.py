@@ -31,6 +31,7 @@ GONE: dict[str, str] = {
     "power": "devices",
     "power --cap": "devices power --limit",
     "power --undo": "devices power --undo",
+    "profiles list": "inspect",
     "snapshot": "devices snapshot",
     "warmup --blocks": "warmup --machine",
     "warmup --budget": "warmup --graphs",

@@ -33,7 +33,7 @@ ERRORS = {
         "There is no command 'dockr'. Did you mean docker? (gaudi-launch render --help)"
     ),
     "profiles zz": (
-        "There is no command 'zz'. Choose one of list, show, check, add-evidence. "
+        "There is no command 'zz'. Choose one of show, check, add-evidence. "
         "(gaudi-launch profiles --help)"
     ),
     "ps --jso": "There is no option --jso. Did you mean --json? (gaudi-launch ps --help)",
