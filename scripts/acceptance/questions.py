@@ -84,7 +84,7 @@ QUESTIONS = (
         long=True,
     ),
     Question(8, "Start it in the background.", START, r"http://127\.0\.0\.1:\d+", long=True),
-    Question(9, "Is it up, how long until it is?", "ps", r"^ ?q |1 ready|1 个就绪", long=True),
+    Question(9, "Is it up, how long until it is?", "ps", r"1 ready|1 个已就绪", long=True),
     Question(10, "Where is it, how do I ask it?", "chat q --max-tokens 8 Hello", r"\w", long=True),
     Question(11, "Why did it fail?", "why failed.log", r"No free or visible card|没有空闲"),
     Question(12, "Who uses which card?", f"devices --machine {BUSY}", r"^\S.*6"),
