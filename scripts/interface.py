@@ -89,7 +89,7 @@ RUNS: dict[str, str] = {
     "migrate": f"migrate --machine simulated:hls2 {START_SCRIPT}",
     "inspect": "inspect Qwen3-30B-A3B --accelerator gaudi2 --engine vllm-fork@1.21",
     "cluster plan": "cluster plan -w Qwen3-30B-A3B --inventory hosts.yaml",
-    "profiles list": "profiles list",
+    "inspect list": "inspect --machine simulated:hls2 -n 1",
     "profiles show": "profiles show qwen3-30b-a3b",
     "profiles check": "profiles check",
     "engines": "engines",

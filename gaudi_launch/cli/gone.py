@@ -31,6 +31,7 @@ GONE: dict[str, str] = {
     "power": "devices",
     "power --cap": "devices power --limit",
     "power --undo": "devices power --undo",
+    "profiles list": "inspect",
     "snapshot": "devices snapshot",
     "warmup --blocks": "warmup --machine",
     "warmup --budget": "warmup --graphs",
@@ -48,6 +49,7 @@ GONE: dict[str, str] = {
     "cluster plan --ask": "cluster plan",
     "cluster up --no-copy": "cluster up",
     "logs --engine": "logs",
+    **{f"offline pack {old}": "offline pack --to" for old in ("-o", "--output")},
 }
 
 

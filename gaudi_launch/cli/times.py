@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import typer
 
 
-def _drain(text: str | float) -> float:
-    """Return the seconds of --drain; the default comes as a number.
+def time_option(name: str, default: float, *, help: str) -> Any:
+    """Return the option of a time: 90, 5m, 1h; its parser raises LaunchError (USAGE)."""
 
-    Raises LaunchError (USAGE).
-    """
-    from gaudi_launch.core.planning.parse import seconds
+    def read(text: str | float) -> float:
+        # the default comes as a number
+        from gaudi_launch.core.planning.parse import seconds
 
-    return seconds("--drain", str(text), least=0)
+        return seconds(name, str(text), least=0)
+
+    return typer.Option(default, name, metavar="TIME", help=help, parser=read)
 
 
-DRAIN = typer.Option(
-    30.0, "--drain", metavar="TIME", help="Timeout for running requests: 90, 5m.", parser=_drain
-)
+DRAIN = time_option("--drain", 30.0, help="Timeout for running requests: 90, 5m.")

@@ -31,7 +31,7 @@ def pull(
     to: Path | None = typer.Option(
         None, "--to", metavar="DIR", help="Target folder (default: the XDG data folder)."
     ),
-    revision: str = typer.Option("", "--revision", help="Branch, tag or commit."),
+    revision: str = typer.Option("", "--revision", metavar="REV", help="Branch, tag or commit."),
     repo_type: str = typer.Option("model", "--repo-type", metavar="model|dataset"),
     everything: bool = typer.Option(
         False, "--all", help="Download every file, not only those for serving."

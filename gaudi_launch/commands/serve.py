@@ -29,6 +29,7 @@ def serve(
     name: str | None = typer.Option(
         None,
         "--name",
+        metavar="NAME",
         help="The service's name (default: from model and port).",
         rich_help_panel=_SERVICE,
     ),
@@ -75,7 +76,7 @@ def serve(
         rich_help_panel=_SERVICE,
     ),
     image: str | None = typer.Option(
-        None, "--image", help="With --in: another image.", rich_help_panel=_SERVICE
+        None, "--image", metavar="IMAGE", help="With --in: another image.", rich_help_panel=_SERVICE
     ),
     options: LaunchOptions = Launch,
 ) -> None:

@@ -326,7 +326,7 @@ def killed_pack(place: Place, number: int) -> str:
     """End `offline pack` at a drawn moment; the next run completes the pack."""
     more = {**_pip(place), "XDG_DATA_HOME": str(place.folder / "packing")}
     model, pack = str(place.folder / "small"), place.folder / f"made-{number}"
-    words = ["offline", "pack", "--engine", "cpu", model, "-o", str(pack)]
+    words = ["offline", "pack", "--engine", "cpu", model, "--to", str(pack)]
     if not hasattr(place, "pack_seconds"):
         seconds, wrong = _timed(place, [*words[:-1], str(place.folder / "first")], more)
         if wrong:
@@ -347,7 +347,7 @@ def killed_install(place: Place, number: int) -> str:
     more = _pip(place)
     pack = place.folder / "pack"
     if not pack.is_dir():
-        words = ["--engine", "cpu", str(place.folder / "small"), "-o", str(pack)]
+        words = ["--engine", "cpu", str(place.folder / "small"), "--to", str(pack)]
         wrong = place.good("offline", "pack", *words, codes={0}, more=more)
         if wrong:
             return wrong

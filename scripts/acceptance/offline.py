@@ -84,7 +84,7 @@ def folders(home: Path) -> dict[str, str]:
 def without_network(pack: Path, work: Path, port: int) -> None:
     """Pack here, install and serve in a namespace without a route."""
     if not pack.exists():
-        words = ("offline", "pack", "--engine", "cpu", "demo", "-o", str(pack))
+        words = ("offline", "pack", "--engine", "cpu", "demo", "--to", str(pack))
         call((*PROGRAM, *words), folders(work / "packing"))
     environment = folders(work / "host")
     (work / "host").mkdir()

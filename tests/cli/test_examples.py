@@ -333,8 +333,8 @@ def prepared(line: str, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         plan = {"engine": engine, "model": model, "dtype": "float32", "modules": []}
         (place / "state/gaudi-launch/services/demo/plan.json").write_text(json.dumps(plan))
     made = {
-        "offline show": "offline pack demo --engine cpu -o demo.tar",
-        "offline install": "offline pack demo --engine cpu -o demo.tar",
+        "offline show": "offline pack demo --engine cpu --to demo.tar",
+        "offline install": "offline pack demo --engine cpu --to demo.tar",
         "stack plan": "stack init Qwen/Qwen3-8B --machine simulated:hls2",
         "stack down": "stack init Qwen/Qwen3-8B --machine simulated:hls2",
         "--stack stack.yaml": "stack init Qwen/Qwen3-8B --machine simulated:hls2",

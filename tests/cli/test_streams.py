@@ -42,7 +42,7 @@ DRAWING = (
     "inspect Qwen/Qwen3-8B --all",
     "engines",
     "ps -a",
-    "profiles list",
+    "inspect",
     "cache list",
     "help",
     "setup cpu --dry-run",

@@ -37,11 +37,9 @@ STATED = re.compile(r"\bdefault:? ([^();]+)[);]")
 # readers of values by the metavar of their option; other values are checked by the parser alone
 READERS: Mapping[str, Callable[[str], object]] = {
     "TIME": lambda text: parse.seconds("--x", text, least=0),
-    "SECONDS": float,
     "PORT": lambda text: parse.port("--x", text),
     "TOKENS": lambda text: parse.tokens("--x", text),
     "RANGE": lambda text: parse.pair("--x", text),
-    "N[,N]": lambda text: parse.pair("--x", text),
     "200G": parse_size,
     "30d": parse_age,
 }
@@ -149,6 +147,37 @@ def test_the_words_of_defaults_and_units_have_chinese(reference: ModuleType) -> 
             texts.update({facts.get("unit", "")} - {""})
             texts.update({each for each in (facts.get("default", ""),) if " " in each})
     assert sorted(texts - reference._chinese().keys()) == []
+
+
+# two things of one name: lists of cards, a switch, pages and MiB, a folder
+OTHER_KINDS = {
+    "--accelerator": {"MACHINE", "NAME"},
+    "--cards": {"LIST", "N"},
+    "--hugepages": {"MIB", "N"},
+    "--image": {"", "IMAGE"},
+    "--in": {"docker|podman", "venv|docker|podman"},
+    "--weights": {"MODEL", "a path"},
+    "-n": {"LIST", "N"},
+    "-p": {"", "PORT"},
+    "-w": {"MODEL", "a path"},
+}
+
+
+def test_a_name_of_an_option_has_one_kind_of_value(
+    reference: ModuleType, shown: list[Shown]
+) -> None:
+    kinds: dict[str, set[str]] = {}
+    for each in shown:
+        if help.is_argument(each.param):
+            continue
+        kind = str(each.param.metavar) if reference.takes_value(each.param) else ""
+        for name in each.param.opts:
+            is_path = re.search("FILE|DIR|FOLDER", kind)
+            kinds.setdefault(name, set()).add("a path" if is_path else kind)
+    assert {name: found for name, found in kinds.items() if len(found) > 1} == OTHER_KINDS
+    # lengths are --output; a path that a command writes is --to
+    assert (kinds["--output"], kinds["--to"]) == ({"RANGE"}, {"a path"})
+    assert "--out" not in kinds
 
 
 def test_the_parsers_defaults_are_shown(shown: list[Shown]) -> None:

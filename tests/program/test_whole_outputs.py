@@ -20,7 +20,9 @@ from rich.cells import cell_len
 from gaudi_launch.cli import progress
 from gaudi_launch.cli.main import run
 from gaudi_launch.core.base.messages import LANGUAGES
+from gaudi_launch.core.host.simulated import write_tree
 from tests.support.cli import golden, stripped
+from tests.support.scripts import script
 
 pytestmark = pytest.mark.usefixtures("plain_english")
 
@@ -154,12 +156,13 @@ class Terminal(io.TextIOWrapper):
 def shown(monkeypatch: pytest.MonkeyPatch) -> Shown:
     """Show a command in so many columns, in a language."""
     monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("LINES", "24")
 
-    def lines(name: str, width: int, language: str) -> list[str]:
+    def lines(line: str, width: int, language: str) -> list[str]:
         monkeypatch.setenv("COLUMNS", str(width))
         written = io.BytesIO()
         with contextlib.redirect_stdout(Terminal(written, encoding="utf-8")) as out:
-            run(["--lang", language, *shlex.split(COMMANDS[name][0])])
+            run(["--lang", language, *shlex.split(line)])
             out.flush()
         return _ANSI.sub("", written.getvalue().decode()).splitlines()
 
@@ -186,7 +189,7 @@ def test_a_terminal_gets_no_wider_line_and_aligned_rows(shown: Shown, name: str)
     cases = [*itertools.product((60, 80, 160), LANGUAGES)]
     count = int(os.environ.get("WIDTHS", "2"))
     for width, language in random.Random(name).sample(cases, count):
-        lines = shown(name, width, language)
+        lines = shown(COMMANDS[name][0], width, language)
         wide = [each for each in lines if cell_len(each) > width and not _COPIED.match(each)]
         assert (wide, untidy(lines)) == ([], []), (width, language)
 
@@ -200,12 +203,29 @@ LONGER_THAN_A_SCREEN = {
 def test_an_answer_fits_a_screen_of_24_rows(shown: Shown) -> None:
     longer = {
         name
-        for name in COMMANDS
-        if max(len(shown(name, 80, language)) for language in LANGUAGES) > 22
+        for name, (line, _) in COMMANDS.items()
+        if max(len(shown(line, 80, language)) for language in LANGUAGES) > 22
     }
     assert longer == LONGER_THAN_A_SCREEN
 
 
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_each_question_of_a_first_day_is_answered_at_once(
+    shown: Shown, language: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    questions = script("acceptance/questions")
+    monkeypatch.setenv("PATH", f"{write_tree('hls2', tmp_path / 'box')}:{os.environ['PATH']}")
+    monkeypatch.setenv("GAUDI_LAUNCH_ROOT", str(tmp_path / "box"))
+    (tmp_path / "failed.log").write_text(questions.LOG, encoding="utf-8")
+    asked = [each for each in questions.QUESTIONS if not each.long]
+    late = [
+        each.command
+        for each in asked
+        if not questions.answered(each, shown(each.command, 80, language))[1]
+    ]
+    assert (late, len(asked)) == ([], 13)
+
+
 @pytest.mark.parametrize("name", COMMANDS)
 def test_both_languages_have_the_same_rows(shown: Shown, name: str) -> None:
-    assert len({len(shown(name, 1000, language)) for language in LANGUAGES}) == 1
+    assert len({len(shown(COMMANDS[name][0], 1000, language)) for language in LANGUAGES}) == 1

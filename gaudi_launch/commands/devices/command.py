@@ -91,10 +91,10 @@ def _given(ctx: typer.Context, machine: str | None, as_json: bool) -> tuple[str 
 def pick(
     ctx: typer.Context,
     cards: int | None = typer.Option(
-        None, "-n", "--cards", help="Number of cards: 1, 2, 4 or 8 (default 1)."
+        None, "-n", "--cards", metavar="N", help="Number of cards: 1, 2, 4 or 8 (default 1)."
     ),
     modules: str | None = typer.Option(
-        None, "-m", "--modules", metavar="0,1,..", help="Module IDs to use."
+        None, "-m", "--modules", metavar="LIST", help="Module IDs to use."
     ),
     machine: str | None = MACHINE,
     as_json: bool = JSON,
@@ -137,7 +137,7 @@ def power(
         None, "--limit", metavar="W", help="Set the power limit of the cards, in W."
     ),
     modules: str | None = typer.Option(
-        None, "-m", "--modules", metavar="0,1,..", help="With --limit: only these modules."
+        None, "-m", "--modules", metavar="LIST", help="With --limit: only these modules."
     ),
     undo: bool = typer.Option(False, "--undo", help="Restore the limits that --limit changed."),
     dry_run: bool = typer.Option(

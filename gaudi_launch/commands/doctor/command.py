@@ -56,7 +56,9 @@ def doctor(
     strict: bool = typer.Option(
         False, "--strict", help="Warnings count as failures in the exit code."
     ),
-    python: str | None = typer.Option(None, "--python", help="The engine's interpreter."),
+    python: str | None = typer.Option(
+        None, "--python", metavar="PATH", help="The engine's interpreter."
+    ),
     weights: str | None = typer.Option(
         None,
         "-w",
@@ -65,27 +67,29 @@ def doctor(
         help="Check this model folder; with --deep and level 3: serve it.",
     ),
     port: int | None = typer.Option(
-        None, "--port", min=1, max=65535, help="Check that this port is free."
+        None, "--port", metavar="PORT", min=1, max=65535, help="Check that this port is free."
     ),
     cards: int | None = typer.Option(
         None,
         "-n",
         "--cards",
+        metavar="N",
         min=1,
         help="Cards that the launch needs; with --deep: number of cards.",
     ),
     modules: str | None = typer.Option(
-        None, "-m", "--modules", metavar="0,1,..", help="Selected module IDs."
+        None, "-m", "--modules", metavar="LIST", help="Selected module IDs."
     ),
-    nodes: int = typer.Option(1, "--nodes", min=1, help="Number of servers."),
+    nodes: int = typer.Option(1, "--nodes", metavar="N", min=1, help="Number of servers."),
     hugepages: int | None = typer.Option(
         None,
         "--hugepages",
+        metavar="N",
         min=1,
         help="Expected 2 MiB huge pages (default: 15000 for eight cards).",
     ),
     image: str | None = typer.Option(
-        None, "--image", help="Container image that will run the engine."
+        None, "--image", metavar="IMAGE", help="Container image that will run the engine."
     ),
     fix: bool = typer.Option(
         False, "--fix", help="Apply the reversible repairs, after a confirmation."

@@ -9,6 +9,7 @@ from pathlib import Path
 from gaudi_launch.commands.inspect.fit import FitResult, InspectOptions, accelerator_of, fit
 from gaudi_launch.commands.inspect.support import SupportRow, support
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.core.engines.install.demo import demo_dir
 from gaudi_launch.core.engines.support import versions
 from gaudi_launch.core.host.accelerators import accelerators
 from gaudi_launch.core.models.model import Model
@@ -73,6 +74,8 @@ def _model(name: str, revision: str) -> Model:
     if "/" not in name and _looks_like_class(name, sorted(classes)) and not Path(name).exists():
         near = ", ".join(_nearest(name, sorted(classes)))
         raise LaunchError("support.unknown_class", ExitCode.MODEL, found=name, near=near)
+    if name == "demo" and demo_dir().is_dir():
+        name = str(demo_dir())
     must_exist = bool(revision) or profiles.listed_id(name) is None
     return known_model(name, must_exist, revision)
 

@@ -17,8 +17,11 @@ app = CommandApp()
 
 @app.command(cls=ModelCommand)
 def inspect(
-    model: str = typer.Argument(
-        ..., metavar="MODEL", help="A folder, a hub ID, a model with a profile, or a model class."
+    model: str | None = typer.Argument(
+        None,
+        metavar="[MODEL]",
+        help="A folder, a hub ID, a model with a profile, or a model class (default: each model "
+        "with a profile, and the fewest cards for it).",
     ),
     cards: str = typer.Option(
         "", "-n", "--cards", metavar="LIST", help="Numbers of cards to try: 1,2,4,8."
@@ -43,14 +46,16 @@ def inspect(
     engine: str = typer.Option(
         "", "--engine", metavar="ENGINE", help=", ".join(names_with_cards()) + "."
     ),
-    revision: str = typer.Option("", "--revision", help="Branch, tag or commit on the hub."),
+    revision: str = typer.Option(
+        "", "--revision", metavar="REV", help="Branch, tag or commit on the hub."
+    ),
     show_all: bool = typer.Option(
         False, "--all", help="Every fact, data type, engine release and reason."
     ),
     as_json: bool = JSON,
 ) -> None:
     """Show the cards that a model fits, the engine releases that run it, its sizes and missing
-    files.
+    files; without a model, which models fit.
 
     The arithmetic is the engine's, its lists are from its source; values measured on a card
     (activations) are estimated. Of a model on the hub only config.json and the headers of its
@@ -60,10 +65,11 @@ def inspect(
     from gaudi_launch.cli.console import emit_json
     from gaudi_launch.commands.inspect import case as use_case
     from gaudi_launch.commands.inspect.fit import InspectOptions, ServedLengths
-    from gaudi_launch.commands.inspect.view import show, to_json
+    from gaudi_launch.commands.inspect.fitting import fitting
+    from gaudi_launch.commands.inspect.view import list_to_json, show, show_list, to_json
 
     options = InspectOptions(
-        model,
+        model or "",
         cards,
         accelerator,
         dtype,
@@ -72,6 +78,9 @@ def inspect(
         revision,
         complete=show_all or as_json,
     )
+    if model is None:
+        models = fitting(options)
+        return emit_json(list_to_json(models)) if as_json else show_list(models, complete=show_all)
     with step("screen.step_model"):
         found = use_case.inspect(options)
     if as_json:

@@ -96,7 +96,7 @@ def fit(facts: Model, options: InspectOptions) -> FitResult:
     Raises LaunchError for options or a model that cannot be counted, and (MODEL) for an engine
     that cannot load it.
     """
-    numbers = _numbers(options.cards)
+    numbers = numbers_of(options.cards)
     name = accelerator_of(options.accelerator)
     check_sizes(facts)
     profile = profiles.match(facts)
@@ -169,7 +169,8 @@ def _would(table: FitTable, model: Model, name: str) -> tuple[Message, ...]:
     return ways_out(table, model, product)
 
 
-def _numbers(text: str) -> list[int] | None:
+def numbers_of(text: str) -> list[int] | None:
+    """Return the numbers of cards that were given. Raises LaunchError (USAGE)."""
     if not text:
         return None
     return [number("-n", word, 1, 64) for word in text.split(",")]

@@ -7,8 +7,10 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from gaudi_launch.cli.console import console, known, sentences, table
+from gaudi_launch.cli.short_page import NotedRow, ShortPage, next_line
 from gaudi_launch.commands.inspect.case import InspectedModel
 from gaudi_launch.commands.inspect.fit import FitResult
+from gaudi_launch.commands.inspect.fitting import FittingModels
 from gaudi_launch.commands.inspect.support import SupportRow
 from gaudi_launch.core.base.messages import text
 from gaudi_launch.core.engines.support import ended
@@ -120,6 +122,59 @@ def _release_to_json(row: SupportRow) -> dict[str, Any]:
             for each in row.features
         ],
     }
+
+
+def list_to_json(found: FittingModels) -> dict[str, Any]:
+    """Return the models for programs."""
+    return {
+        "schema": 1,
+        "accelerator": found.accelerator.id,
+        "cards": found.cards,
+        "models": [
+            {
+                "model": each.model.path,
+                "profile": each.profile.name,
+                "own": each.profile.own,
+                "parameters": each.profile.facts["parameters"],
+                "max_position_embeddings": each.profile.facts["max_position_embeddings"],
+                "dtype": each.dtype,
+                "smallest_n": each.cards,
+            }
+            for each in found.models
+        ],
+    }
+
+
+def show_list(found: FittingModels, *, complete: bool) -> None:
+    """Print how many models fit, then the fewest cards of each."""
+    fit = [each for each in found.models if each.cards is not None]
+    answer = text(
+        "fit.models",
+        n=len(fit),
+        models=len(found.models),
+        cards=found.cards,
+        product=found.accelerator.title,
+    )
+    notes = [] if found.here else [text("fit.models_elsewhere")]
+    rows = [
+        NotedRow(
+            (
+                each.model.path,
+                f"{each.profile.facts['parameters'] / 1e9:,.1f}e9",
+                each.dtype,
+                text("common.none") if each.cards is None else str(each.cards),
+            )
+        )
+        for each in (fit if fit and not complete else found.models)
+    ]
+    columns = ["model", "parameters", "dtype"]
+    page = ShortPage(
+        [answer, *notes, next_line(f"gaudi-launch inspect {rows[0].cells[0]}")],
+        [*(text(f"models.word_{name}") for name in columns), text("fit.column_n")],
+        rows,
+        right=(1, 3),
+    )
+    page.show(complete=complete)
 
 
 def show(found: InspectedModel, *, complete: bool) -> None:

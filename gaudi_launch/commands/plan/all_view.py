@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 
 from gaudi_launch.cli.console import beside, console, labelled
+from gaudi_launch.cli.short_page import ShortPage
 from gaudi_launch.cli.views.estimate import summary
 from gaudi_launch.cli.views.memory_bar import memory_words
-from gaudi_launch.commands.plan.view import engine_line, model_line
+from gaudi_launch.commands.plan.view import engine_line, first_lines, model_line
 from gaudi_launch.core.base.durations import span
 from gaudi_launch.core.base.messages import text
 from gaudi_launch.core.host.cpus import format_cpus
@@ -25,18 +26,21 @@ if TYPE_CHECKING:
     from gaudi_launch.core.planning.plan import Plan, Setting
 
 
-def show_all(checked: CheckedPlan, speed: SpeedEstimate | None, *, verbose: bool) -> None:
-    """Print everything that a plan has; ``verbose``: also the source of each rule."""
+def show_all(
+    checked: CheckedPlan,
+    speed: SpeedEstimate | None,
+    serve_command: Sequence[str],
+    *,
+    verbose: bool,
+) -> None:
+    """Print everything that a plan has; ``verbose``: also the sources of its rules."""
     out = console()
     made, prepared = checked.plan, checked.prepared
+    ShortPage([*first_lines(checked, serve_command), ""]).show(complete=True)
     for id, value in _facts(checked, speed):
         for line in labelled(text(id) if id else "", Text(value), out):
             out.print(line)
-    for kind in ("env", "option"):
-        of_kind = [setting for setting in made.settings if setting.kind == kind]
-        if of_kind:
-            out.print(f"\n{text(f'plan.title_{kind}')}", style="bold")
-            _show_settings(out, of_kind, verbose=verbose)
+    _show_rules(out, made.settings, verbose=verbose)
     out.print()
     if made.container is not None:
         # the command that is started, for those who run it manually
@@ -100,10 +104,28 @@ def _warmup_facts(made: Plan) -> Iterator[tuple[str, str]]:
         yield "plan.word_warmup", f"{time}  ({made.estimate.reason.render()})"
 
 
-def _show_settings(out: Console, settings: Sequence[Setting], *, verbose: bool) -> None:
+def _show_rules(out: Console, settings: Sequence[Setting], *, verbose: bool) -> None:
+    """Print the settings of each kind, then with ``verbose`` the sources by number."""
+    # the number of each source, in the order of the rules
+    sources: dict[str, int] | None = {} if verbose else None
+    for kind in ("env", "option"):
+        of_kind = [setting for setting in settings if setting.kind == kind]
+        if of_kind:
+            out.print(f"\n{text(f'plan.title_{kind}')}", style="bold")
+            _show_settings(out, of_kind, sources)
+    if sources:
+        out.print(f"\n{text('plan.title_sources')}", style="bold")
+    for source, number in (sources or {}).items():
+        for folded in beside(Text(f" {number:>2}  "), Text(source), out):
+            out.print(folded)
+
+
+def _show_settings(
+    out: Console, settings: Sequence[Setting], sources: dict[str, int] | None
+) -> None:
     """Print settings below their source and reason, each reason once."""
     widest = max(len(setting.name) for setting in settings)
-    for (source, reason), same in _by_reason(settings, verbose=verbose).items():
+    for (source, reason), same in _by_reason(settings, sources).items():
         line = text("common.pair", label=text(f"plan.source_{source}"), value=reason)
         for folded in beside(Text(), Text(line, style="dim"), out):
             out.print(folded)
@@ -115,7 +137,7 @@ def _show_settings(out: Console, settings: Sequence[Setting], *, verbose: bool) 
 
 
 def _by_reason(
-    settings: Sequence[Setting], *, verbose: bool
+    settings: Sequence[Setting], sources: dict[str, int] | None
 ) -> dict[tuple[str, str], list[Setting]]:
     """Group settings by source and reason.
 
@@ -124,17 +146,17 @@ def _by_reason(
     order = {"flag": 0, "environment": 1, "profile": 2, "computed": 3, "engine": 4}
     groups: dict[tuple[str, str], list[Setting]] = {}
     for setting in sorted(settings, key=lambda each: (order[each.source], not each.beaten)):
-        groups.setdefault((setting.source, _reason(setting, verbose=verbose)), []).append(setting)
+        groups.setdefault((setting.source, _reason(setting, sources)), []).append(setting)
     return groups
 
 
-def _reason(setting: Setting, *, verbose: bool) -> str:
+def _reason(setting: Setting, sources: dict[str, int] | None) -> str:
     reason = setting.reason.render()
     if setting.beaten:
         lost = ", ".join(
             f"{each.value} ({text(f'plan.source_{each.source}')})" for each in setting.beaten
         )
         reason = f"{reason}; {text('plan.beats', lost=lost)}"
-    if verbose and setting.origin:
-        reason = f"{reason} [{setting.origin}]"
+    if sources is not None and setting.origin:
+        reason = f"{reason} [{sources.setdefault(setting.origin, len(sources) + 1)}]"
     return reason

@@ -54,15 +54,16 @@ def plan(
         steps = [step.to_json() for step in prepared.steps]
         left = {"verdict": checked.verdict, "todo": [each.to_json() for each in checked.todo]}
         emit_json({**made.to_json(), **left, "steps": steps, "speed": speed_json(speed)})
-    elif show_everything or verbose:
-        from gaudi_launch.commands.plan.all_view import show_all
-
-        show_all(checked, speed, verbose=verbose)
     else:
+        from gaudi_launch.commands.plan.all_view import show_all
         from gaudi_launch.commands.plan.view import show
         from gaudi_launch.core.launch.command_line import serve_command
 
-        show(checked, speed, serve_command(checked.startable(options)))
+        command = serve_command(checked.startable(options))
+        if show_everything or verbose:
+            show_all(checked, speed, command, verbose=verbose)
+        else:
+            show(checked, speed, command)
     if save is not None and not as_json:
         print(text("saved.written", path=str(save)), file=sys.stderr)
     taken = checked.taken is not None and options.machine is None

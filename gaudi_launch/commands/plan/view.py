@@ -43,16 +43,19 @@ class _Verdict:
 
 def show(checked: CheckedPlan, speed: SpeedEstimate | None, serve_command: Sequence[str]) -> None:
     """Print the first screen; ``serve_command`` is what would start this plan."""
+    head, facts = first_lines(checked, serve_command), _facts(checked, speed, console())
+    page = ShortPage([*head, "", *facts], tail=_end(checked), warnings=_warnings(checked))
+    page.show(complete=False)
+
+
+def first_lines(checked: CheckedPlan, serve_command: Sequence[str]) -> list[Text]:
+    """Return the verdict, and the command to type next."""
     from rich.text import Text
 
     verdict = _verdict(checked)
-    head = [Text(verdict.sentence, style=verdict.style)]
     command = _next(checked, serve_command)
-    if command:
-        head.append(next_line(shlex.join(command)))
-    facts = _facts(checked, speed, console())
-    page = ShortPage([*head, "", *facts], tail=_end(checked), warnings=_warnings(checked))
-    page.show(complete=False)
+    lines = [next_line(shlex.join(command))] if command else []
+    return [Text(verdict.sentence, style=verdict.style), *lines]
 
 
 def _verdict(checked: CheckedPlan) -> _Verdict:

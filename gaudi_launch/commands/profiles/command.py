@@ -5,20 +5,10 @@ from __future__ import annotations
 import typer
 
 from gaudi_launch.cli.command_app import JSON, CommandApp
-from gaudi_launch.cli.shared_options import ALL
 
 app = CommandApp(
     no_args_is_help=True,
 )
-
-
-@app.command("list")
-def list_profiles(everything: bool = ALL, as_json: bool = JSON) -> None:
-    """List the profiles: shipped ones, and yours in the config directory, which take precedence."""
-    from gaudi_launch.commands.profiles.view import show_list
-    from gaudi_launch.core.planning.profiles import profiles
-
-    show_list(profiles(), as_json, complete=everything)
 
 
 @app.command()

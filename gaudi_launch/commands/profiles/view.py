@@ -6,45 +6,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from gaudi_launch.cli.console import emit_json
-from gaudi_launch.cli.short_page import NotedRow, ShortPage, next_line
 from gaudi_launch.core.base.messages import text
 
 if TYPE_CHECKING:
     from gaudi_launch.commands.profiles.evidence import RecordedEvidence
     from gaudi_launch.core.planning.profiles import Profile
-
-_COLUMNS = ("name", "parameters", "cards", "dtype", "context", "from")
-
-
-def show_list(found: Sequence[Profile], as_json: bool, *, complete: bool = False) -> None:
-    """Print how many there are, and one row for each, the user's first."""
-    if as_json:
-        emit_json({"schema": 1, "profiles": [_short(profile) for profile in found]})
-        return
-    rows = [
-        NotedRow(
-            (
-                profile.name,
-                f"{profile.facts['parameters'] / 1e9:,.1f}e9",
-                str(profile.cards),
-                profile.dtype,
-                f"{profile.facts['max_position_embeddings']:,}",
-                text("profiles.own" if profile.own else "profiles.shipped"),
-            )
-        )
-        for profile in sorted(found, key=lambda each: not each.own)
-    ]
-    count, own = len(found), sum(profile.own for profile in found)
-    page = ShortPage(
-        [
-            text("profiles.answer", count=count, own=own),
-            next_line(f"gaudi-launch profiles show {rows[0].cells[0]}"),
-        ],
-        [text(f"profiles.column_{name}") for name in _COLUMNS],
-        rows,
-        right=(1, 2, 4),
-    )
-    page.show(complete=complete)
 
 
 def show_file(profile: Profile, as_json: bool) -> None:

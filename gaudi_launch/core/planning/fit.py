@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.messages import Message, message
 from gaudi_launch.core.host.accelerators import Accelerator
 from gaudi_launch.core.host.hardware import Card, Host
-from gaudi_launch.core.models.card_memory import MOST_OF_A_CARD, FitRow, FitTable, ServingDemand
+from gaudi_launch.core.models.card_memory import (
+    MOST_OF_A_CARD,
+    FitRow,
+    FitTable,
+    ServingDemand,
+    fit_each,
+)
 from gaudi_launch.core.models.fp8.quant_config import QuantFile
 from gaudi_launch.core.models.model import Model
 from gaudi_launch.core.models.sizing import BLOCK, GIB, MemoryRules
@@ -18,6 +25,8 @@ from gaudi_launch.core.planning.placement import Placement
 from gaudi_launch.core.planning.precision import fp8_cache
 from gaudi_launch.core.planning.request import Request
 
+# what the engines reserve for graphs of what is left of a card, at least and at most
+_GRAPH_SHARES = (0.0, 0.5)
 # the data types of -d; other weights are stored in their type and need no option
 _NAMED = ("fp8", "awq", "gptq")
 
@@ -65,6 +74,39 @@ def context_of(
         request = replace(request, dtype=dtype, quant_file=quant_file)
     limits = engine.limits(request, host, model)
     return Context(request, host, model, Placement(tuple(range(cards))), limits)
+
+
+def fewest_cards(
+    engine: Engine,
+    request: Request,
+    accelerator: Accelerator,
+    model: Model,
+    numbers: Iterable[int],
+    dtype: str,
+) -> int | None:
+    """Return the fewest cards that fit, as `fit_each` answers with `divided`.
+
+    A planned warm-up takes most of the time and changes only the share of graphs: where both limits
+    of that share have one result, it is not planned. Raises LaunchError as `divided` does.
+    """
+    eager = replace(request, extra=(*request.extra, "--enforce-eager"))
+
+    def row(count: int, share: float | None) -> FitRow:
+        def divide(count: int, dtype: str) -> tuple[ServingDemand, MemoryRules]:
+            if share is None:
+                return divided(engine, request, accelerator, model, count, dtype)
+            ask, rules = divided(engine, eager, accelerator, model, count, dtype)
+            return replace(ask, eager=False, reserved=share), rules
+
+        return fit_each(model, accelerator.usable_bytes, [count], [dtype], divide).rows[0]
+
+    for count in sorted(numbers):
+        limits = [row(count, share) for share in _GRAPH_SHARES] if engine.bucket_file else []
+        is_settled = len({each.reason.id for each in limits}) == 1
+        found = limits[0] if is_settled else row(count, None)
+        if found.fits:
+            return count
+    return None
 
 
 def limits_of(engine: Engine, request: Request, model: Model) -> Limits:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from gaudi_launch.core.services.endpoint import Target
     from gaudi_launch.extensions.bench.conversation import Conversation
 
-MODEL = typer.Option(None, "--model", help="The model's name in requests.")
+MODEL = typer.Option(None, "--model", metavar="NAME", help="The model's name in requests.")
 
 
 def _temperature(flag: str, text: str) -> float:

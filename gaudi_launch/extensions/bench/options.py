@@ -35,7 +35,7 @@ class BenchOptions(OptionRecord):
         "--rate",
         help="Requests per second, independent of answers.",
         panel=_LOAD,
-        metavar="R",
+        metavar="RATE",
         read=_rate,
     )
     concurrency: int | None = value(
@@ -64,7 +64,7 @@ class BenchOptions(OptionRecord):
         "--input",
         help="Input tokens: one length or MIN,MAX (default 256).",
         panel=_LOAD,
-        metavar="N[,N]",
+        metavar="RANGE",
         read=parse.pair,
     )
     output: tuple[int, int] | None = value(
@@ -72,7 +72,7 @@ class BenchOptions(OptionRecord):
         "--output",
         help="Output tokens: one length or MIN,MAX (default 64).",
         panel=_LOAD,
-        metavar="N[,N]",
+        metavar="RANGE",
         read=parse.pair,
     )
     seed: int | None = value(
@@ -86,18 +86,18 @@ class BenchOptions(OptionRecord):
         "--tool",
         help="auto, builtin, vllm or inference-benchmarker (prints its docker command).",
         panel=_HOW,
-        metavar="TEXT",
+        metavar="TOOL",
         default="auto",
     )
     form: str = text(
         "--form",
         help="auto, chat, completions or generate (TGI).",
         panel=_HOW,
-        metavar="TEXT",
+        metavar="FORM",
         default="auto",
     )
     model: str | None = value(
-        "--model", help="The model's name in requests.", panel=_HOW, metavar="TEXT"
+        "--model", help="The model's name in requests.", panel=_HOW, metavar="NAME"
     )
     tokenizer: str | None = value(
         "--tokenizer", help="For other tools: folder or hub ID.", panel=_HOW, metavar="MODEL"

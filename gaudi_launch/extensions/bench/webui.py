@@ -25,7 +25,7 @@ def webui(
     port: str = typer.Option("7860", "-p", "--port", metavar="PORT", help="Port to listen on."),
     model: str | None = MODEL,
     options: ChatOptions = Chat,
-    title: str = typer.Option("gaudi-launch", "--title", help="The page's title."),
+    title: str = typer.Option("gaudi-launch", "--title", metavar="TEXT", help="The page's title."),
 ) -> None:
     """Serve a chat page for a server, without other network access. Needs the extra 'webui'
     (Gradio).

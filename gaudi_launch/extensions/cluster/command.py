@@ -99,7 +99,9 @@ def status(
 @app.command(cls=RecordCommand)
 def down(
     hosts: HostOptions = _Hosts,
-    python: str | None = typer.Option(None, "--python", help="The interpreter on the hosts."),
+    python: str | None = typer.Option(
+        None, "--python", metavar="PATH", help="The interpreter on the hosts."
+    ),
     dry_run: bool = typer.Option(False, "--dry-run", help="Print the commands, stop nothing."),
     as_json: bool = JSON,
 ) -> None:

@@ -59,7 +59,7 @@ class CalibrateOptions(OptionRecord):
     )
     dataset: str = text(
         "--dataset",
-        metavar="TEXT",
+        metavar="DATA",
         help=f"A .pkl file, a folder, or a hub's data set (default: {DATASET}).",
     )
     modules: tuple[int, ...] | None = value(

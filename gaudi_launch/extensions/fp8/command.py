@@ -32,7 +32,9 @@ _Calibrate = record(CalibrateOptions())
 def convert(
     source: Path = typer.Argument(..., metavar="DIR", help="The model's folder."),
     out: Path = typer.Argument(..., metavar="OUT", help="Folder for the converted model."),
-    processes: int = typer.Option(1, "--processes", min=1, help="Shards converted in parallel."),
+    processes: int = typer.Option(
+        1, "--processes", metavar="N", min=1, help="Shards converted in parallel."
+    ),
     force: bool = typer.Option(False, "--force", help="Convert every shard again."),
     as_json: bool = JSON,
 ) -> None:

@@ -24,7 +24,10 @@ def migrate(
         None, "--release", metavar="1.21|1.22|deepseek_r1", help="Release of the script."
     ),
     engine: str | None = typer.Option(
-        None, "--engine", help="Engine of the new command (default: the old one's)."
+        None,
+        "--engine",
+        metavar="ENGINE",
+        help="Engine of the new command (default: the old one's).",
     ),
     machine: str | None = MACHINE,
     everything: bool = typer.Option(False, "--all", help="Every difference, note and warning."),

@@ -24,8 +24,8 @@ def pack(
     model: str = typer.Argument(
         ..., metavar="MODEL", help="A folder, a model's ID on a hub, or demo (cpu)."
     ),
-    output: Path = typer.Option(
-        ..., "-o", "--output", metavar="DIR|FILE.tar", help="The pack: a new folder, or one file."
+    to: Path = typer.Option(
+        ..., "--to", metavar="DIR|FILE.tar", help="The pack: a new folder, or one file."
     ),
     engine: str = typer.Option(
         ..., "--engine", metavar="ENGINE", help="cpu, or one of 'gaudi-launch engines'."
@@ -53,7 +53,7 @@ def pack(
     Run again after an interruption to resume.
     """
     options = offline_pack.PackOptions(
-        engine, model, output, with_cache, image, python, platform, cache
+        engine, model, to, with_cache, image, python, platform, cache
     )
     show_packed(*offline_pack.pack(options, Terminal()), as_json)
 

@@ -189,7 +189,7 @@ def logs(
         False, "-f", "--follow", help="Follow the logs until all services end."
     ),
     lines: int | None = typer.Option(
-        None, "-n", "--lines", min=0, help="Only the last N lines of each."
+        None, "-n", "--lines", metavar="N", min=0, help="Only the last N lines of each."
     ),
     as_json: bool = typer.Option(False, "--json", help="One JSON object for each line."),
 ) -> None:
@@ -206,9 +206,7 @@ def logs(
 @app.command()
 def down(
     name: str = typer.Argument(..., metavar="FILE", help="The stack's YAML file, or its name."),
-    drain: float = typer.Option(
-        30.0, "--drain", metavar="SECONDS", help="Wait this long for running requests."
-    ),
+    drain: float = DRAIN,
     as_json: bool = JSON,
 ) -> None:
     """Stop the gateway and all models, and remove their records and logs."""

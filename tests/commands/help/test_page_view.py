@@ -7,9 +7,9 @@ import re
 
 import pytest
 
+from gaudi_launch.cli import doc_pages as docs
 from gaudi_launch.cli.completion import topics
 from gaudi_launch.cli.main import run
-from gaudi_launch.commands.help import docs
 from tests.support.places import TOP
 
 pytestmark = pytest.mark.usefixtures("plain_english")

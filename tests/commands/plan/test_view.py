@@ -209,6 +209,10 @@ def test_all_and_verbose_show_every_setting(
     for option in ("--all", "-v"):
         assert run([*WORDS, option]) == 0
         out = capsys.readouterr().out
+        assert out.splitlines()[0] == "Qwen2-72B-Instruct fits on 4 cards."
+        sources = {each.origin for each in checked.plan.settings if each.origin}
+        shown = " ".join(out.split())
+        assert {shown.count(f" {each} ") for each in sources} == {int(option == "-v")}
         missing = [each.name for each in checked.plan.settings if f"   {each.name} " not in out]
         assert [name for name in missing if f"   {name}\n" not in out] == []
         assert out.count("computed: the start script sets it") == 2

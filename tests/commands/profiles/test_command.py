@@ -20,20 +20,6 @@ def own(tmp_path: Path, text: str) -> Path:
     return path
 
 
-def test_list(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    shipped = (shipped_dir() / "qwq-32b.yaml").read_text(encoding="utf-8")
-    own(tmp_path, shipped.replace("name: qwq-32b", "name: my-qwq"))
-    code, out, _ = output(capsys, "profiles", "list", "--json")
-    document = json.loads(out)
-    assert (code, document["schema"]) == (0, 1)
-    names = sorted([*(path.stem for path in shipped_dir().glob("*.yaml")), "my-qwq"])
-    assert [profile["name"] for profile in document["profiles"]] == names
-    assert [profile["name"] for profile in document["profiles"] if profile["own"]] == ["my-qwq"]
-    code, out, _ = output(capsys, "profiles", "list")
-    assert code == 0
-    assert [line.split()[-1] for line in out.splitlines() if line.startswith(" my-qwq")] == ["user"]
-
-
 def test_show_is_the_file(capsys: pytest.CaptureFixture[str]) -> None:
     path = shipped_dir() / "mixtral-8x7b.yaml"
     code, out, _ = output(capsys, "profiles", "show", "mistralai/Mixtral-8x7B-Instruct-v0.1")
@@ -66,7 +52,7 @@ def test_a_broken_own_profile_is_named_by_every_command(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, text: str
 ) -> None:
     path = own(tmp_path, text)
-    for arguments in (("check",), ("list",)):
-        code, _, err = output(capsys, "profiles", *arguments)
+    for arguments in (("profiles", "check"), ("inspect",)):
+        code, _, err = output(capsys, *arguments)
         assert code == 2
         assert str(path) in err

@@ -462,7 +462,7 @@ def test_a_host_without_a_network_gets_the_engine(tmp_path: Path) -> None:
     program = (sys.executable, "-m", "gaudi_launch", "offline")
     pack = str(tmp_path / "pack")
     done = run(
-        *(*program, "pack", "--engine", "cpu", str(folder), "-o", pack, "--json"),
+        *(*program, "pack", "--engine", "cpu", str(folder), "--to", pack, "--json"),
         home="packing",
         **index,
     )

@@ -41,7 +41,9 @@ def logs(
         "--previous",
         help="The engine's log of the previous run, or before its last rotation.",
     ),
-    lines: int | None = typer.Option(None, "-n", "--lines", min=0, help="Only the last N lines."),
+    lines: int | None = typer.Option(
+        None, "-n", "--lines", metavar="N", min=0, help="Only the last N lines."
+    ),
     as_json: bool = typer.Option(
         False, "--json", help="One JSON object with all lines; with --follow one object per line."
     ),

@@ -17,7 +17,7 @@ def why(
         help="A service, an engine log, or - for stdin (default: the last failure).",
     ),
     exit_status: int | None = typer.Option(
-        None, "--exit-status", help="Exit status of the engine; -9 for SIGKILL."
+        None, "--exit-status", metavar="N", help="Exit status of the engine; -9 for SIGKILL."
     ),
     everything: bool = typer.Option(False, "--all", help="All evidence, and the sources."),
     as_json: bool = JSON,

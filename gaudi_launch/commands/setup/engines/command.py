@@ -14,7 +14,10 @@ app = CommandApp()
 def engines(
     ctx: typer.Context,
     python: str | None = typer.Option(
-        None, "--python", help="The interpreter to query (default: python3 on PATH)."
+        None,
+        "--python",
+        metavar="PATH",
+        help="The interpreter to query (default: python3 on PATH).",
     ),
     show_all: bool = typer.Option(
         False, "--all", help="Every feature, unsupported option and release."

@@ -21,7 +21,7 @@ _COMPARE = typer.Option(
 def check(
     server: str | None = SERVER,
     model: str | None = typer.Option(
-        None, "--model", help="The model's name in requests (default: the first)."
+        None, "--model", metavar="NAME", help="The model's name in requests (default: the first)."
     ),
     long: str | None = typer.Option(
         None,

@@ -101,7 +101,10 @@ class TuneOptions(OptionRecord):
         read=_clients_of,
     )
     rate: str = text(
-        "--rate", help="Requests per second, independent of answers.", panel=_TRAFFIC, metavar="R"
+        "--rate",
+        help="Requests per second, independent of answers.",
+        panel=_TRAFFIC,
+        metavar="RATE",
     )
     trace: str = text(
         "--trace",

@@ -7,6 +7,7 @@ import typer
 from gaudi_launch.cli.command_app import CommandApp
 from gaudi_launch.cli.endless import until_ctrl_c
 from gaudi_launch.cli.machine_option import MACHINE
+from gaudi_launch.cli.times import time_option
 
 app = CommandApp()
 
@@ -14,18 +15,14 @@ app = CommandApp()
 @app.command()
 def top(
     hosts: str = typer.Option(
-        "", "--hosts", metavar="h1,user@h2", help="Hosts to watch over ssh; 'local' is this one."
+        "", "--hosts", metavar="H1,H2", help="Hosts to watch over ssh; 'local' is this one."
     ),
     inventory: str = typer.Option(
         "", "--inventory", metavar="FILE", help="The hosts of a cluster inventory."
     ),
     machine: str | None = MACHINE,
-    interval: float = typer.Option(
-        1.0, "--interval", metavar="SECONDS", help="Time between two samples."
-    ),
-    timeout: float = typer.Option(
-        5.0, "--timeout", metavar="SECONDS", help="Time for a host to answer."
-    ),
+    interval: float = time_option("--interval", 1.0, help="Time between two samples: 0.5, 2m."),
+    timeout: float = time_option("--timeout", 5.0, help="Time for a host to answer: 5, 1m."),
     once: bool = typer.Option(False, "--once", help="Print one sample as lines and exit."),
     as_json: bool = typer.Option(
         False, "--json", help="JSON: with --once one object, else one per line."
