@@ -71,6 +71,7 @@ def test_stop_goes_on_after_a_service_that_cannot_be_stopped(
     from gaudi_launch.core.base.errors import ExitCode, LaunchError
     from gaudi_launch.core.launch import stop as use_case
     from gaudi_launch.core.services.state import registry
+    from gaudi_launch.core.services.stop import Stopped
 
     calls: list[tuple[Any, ...]] = []
 
@@ -80,10 +81,7 @@ def test_stop_goes_on_after_a_service_that_cannot_be_stopped(
             raise LaunchError(
                 "profiles.missing", ExitCode.ENGINE, where=service.name, name="an end"
             )
-        stopped = SimpleNamespace(service=service, was_alive=True, left=0, orphans=())
-        return SimpleNamespace(
-            stopped=stopped, busy=(), run=None, name=service.name, was_running=True
-        )
+        return Stopped(service, was_alive=True, left=0, orphans=())
 
     monkeypatch.setattr(use_case, "end", end)
     monkeypatch.setattr(registry, "find", lambda name: SimpleNamespace(name=name))

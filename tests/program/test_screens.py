@@ -33,7 +33,10 @@ UNGROUPED = re.compile(r"(?<![\w.,/:=@+-])\d{4,}(?![\w/:@-]|\.\d)")
 @pytest.mark.parametrize("name", SCREENS)
 def test_no_screen_shows_an_identifier_or_ungrouped_thousands(name: str) -> None:
     shown = []
-    for line in (GOLDEN / name).read_text(encoding="utf-8").splitlines():
+    views = (GOLDEN / name).read_text(encoding="utf-8").split("----\n")
+    # a document for programs may follow a view
+    texts = [each for each in views if not each.startswith("{")]
+    for line in "".join(texts).splitlines():
         left = COPIED.sub(" ", line)
         shown += [word for word in IDENTIFIER.findall(left) if word not in TYPED]
         shown += [word for word in re.findall(r"[a-z_.]+", left) if word in catalogue("en")]

@@ -64,7 +64,7 @@ class Site(Lines):
     def end_all(self, services: Sequence[ServiceRecord], drain: float, reporter: Any) -> Any:
         # the wait for requests takes a moment of the drain
         self.events.append(("end", math.ceil(drain), *(each.name for each in services)))
-        return tuple(services)
+        return tuple(SimpleNamespace(service=each) for each in services)
 
     def begin_gateway(self, name: str, backends: Sequence[Backend], settings: Any) -> None:
         self.events.append(("gateway", name, settings.port, routes(backends)))
