@@ -90,18 +90,24 @@ def search(term: str) -> Found:
             for name, part in sections.items()
         },
     )
-    found_questions = _best(
-        term,
-        {
-            id: _document(" ".join(text(id, language) for language in (None, "en")), each.arguments)
-            for id, each in questions.items()
-        },
-    )
+    about = {id: _document(_asked(id), each.arguments.lower()) for id, each in questions.items()}
+    found_questions = _best(term, {id: each for id, each in about.items() if _is_it(term, each)})
     return Found(
         tuple(by_name[name] for name in found_pages[:_PAGES]),
         {name: _line(name, sections[name]) for name in found_commands[:_MOST]},
         tuple(questions[id] for id in found_questions[:_MOST]),
     )
+
+
+def _asked(id: str) -> str:
+    """Return a question in the language in force and in English."""
+    return f"{text(id)} {text(id, 'en')}"
+
+
+def _is_it(term: str, question: _Document) -> bool:
+    """Return True for a question with more than half of the words of a term."""
+    words = {each for each in _terms(term) if _share_of(each) == 1.0}
+    return 2 * len(words & question.title) > len(words)
 
 
 def _questions_of(command: str, questions: Iterable[Question]) -> Iterator[str]:

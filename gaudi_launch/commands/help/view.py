@@ -49,8 +49,13 @@ def found_json(found: Found) -> dict[str, Any]:
 
 
 def show_found(found: Found) -> None:
-    """Print the commands, questions and pages that mention a term."""
+    """Print the questions, pages and commands about a term."""
+    # a question names the command that answers it
     parts = (
+        (
+            "questions.found_questions",
+            [HelpEntry(each.arguments, text(each.id)) for each in found.questions],
+        ),
         (
             "questions.found_pages",
             [HelpEntry(f"help {_topic(page.name)}", page.title) for page in found.pages],
@@ -58,10 +63,6 @@ def show_found(found: Found) -> None:
         (
             "questions.found_commands",
             [HelpEntry(f"help {name}", line) for name, line in found.commands.items()],
-        ),
-        (
-            "questions.found_questions",
-            [HelpEntry(each.arguments, text(each.id)) for each in found.questions],
         ),
     )
     coloured = is_coloured(sys.stdout)

@@ -82,7 +82,12 @@ def seconds(flag: str, text: str, *, least: float = 1, most: float = _MOST) -> f
     value = read_time(text)
     if value is None or not least <= value <= most:
         raise LaunchError(
-            "plan.time", ExitCode.USAGE, flag=flag, found=text, least=f"{least:g}", most=f"{most:g}"
+            "plan.time",
+            ExitCode.USAGE,
+            flag=flag,
+            found=text,
+            least=f"{least:g}",
+            most=f"{most:,.12g}",
         )
     return value
 

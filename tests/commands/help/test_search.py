@@ -84,7 +84,7 @@ def test_a_question_finds_its_page_among_the_three_that_are_shown(language: str)
 
 @pytest.mark.parametrize(
     ("term", "command", "question"),
-    [("why slow", "bench", "bench NAME"), ("Alerts", "render monitoring", None)],
+    [("why slow", "bench", None), ("Alerts", "render monitoring", None)],
 )
 @pytest.mark.usefixtures("plain_english")
 def test_a_question_finds_its_commands(term: str, command: str, question: str | None) -> None:

@@ -21,8 +21,12 @@ def top(
         "", "--inventory", metavar="FILE", help="The hosts of a cluster inventory."
     ),
     machine: str | None = MACHINE,
-    interval: float = time_option("--interval", 1.0, help="Time between two samples: 0.5, 2m."),
-    timeout: float = time_option("--timeout", 5.0, help="Time for a host to answer: 5, 1m."),
+    interval: float = time_option(
+        "--interval", 1.0, help="Time between two samples: 0.5, 2m.", least=0.5, most=3600
+    ),
+    timeout: float = time_option(
+        "--timeout", 5.0, help="Time for a host to answer: 5, 1m.", least=0.5, most=600
+    ),
     once: bool = typer.Option(False, "--once", help="Print one sample as lines and exit."),
     as_json: bool = typer.Option(
         False, "--json", help="JSON: with --once one object, else one per line."
