@@ -252,7 +252,7 @@ def write(path: Path, files: Mapping[str, str]) -> None:
                     entry = tarfile.TarInfo(f"gaudi-launch-bundle/{name}")
                     entry.size, entry.mode, entry.mtime = len(content), 0o600, int(time.time())
                     archive.addfile(entry, io.BytesIO(content))
-            temporary.replace(path)
+            paths.put(temporary, path)
         except BaseException:
             temporary.unlink(missing_ok=True)
             raise

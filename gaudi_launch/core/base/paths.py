@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
 from pathlib import Path
@@ -65,10 +66,20 @@ def write_whole(path: Path, content: str, mode: int = 0o666) -> None:
         handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
         with os.fdopen(handle, "w", encoding="utf-8") as file:
             file.write(content)
-        part.replace(path)
+        put(part, path)
     except BaseException:
         part.unlink(missing_ok=True)
         raise
+
+
+def put(part: Path, path: Path) -> None:
+    """Rename a complete file to the place that a user named.
+
+    Raises OSError, also for a device, a pipe or a socket there: root would lose /dev/null.
+    """
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        raise OSError(errno.EINVAL, "Not a regular file", str(path))
+    part.replace(path)
 
 
 def docs_dir() -> Path:

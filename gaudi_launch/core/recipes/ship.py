@@ -18,6 +18,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO, cast
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError, file_error
+from gaudi_launch.core.base.paths import put
 from gaudi_launch.core.base.reader import parse_json
 from gaudi_launch.core.recipes.cache_root import CacheEntry, skipped
 from gaudi_launch.core.recipes.key import KeyDifference, KeyParts
@@ -59,7 +60,7 @@ def export(root: Path, entry: CacheEntry, target: Path) -> tuple[int, int]:
             # a service may have added recipes since the list was written
             write_list(root, entry.key, entry.folder, skipped(root, entry.folder))
             counted = _write(root, entry, entry.ledger, raw)
-        part.replace(target)
+        put(part, target)
     except OSError as error:
         raise file_error("cache.export_failed", error, target) from None
     finally:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError, file_error
+from gaudi_launch.core.base.paths import put
 from gaudi_launch.core.render.rendered import Rendered
 
 # the mode of a file, by whether it is executable
@@ -59,7 +60,7 @@ def write(rendered: Rendered, output: str, *, force: bool) -> list[Path]:
             part.write_text(rendered.files[name], encoding="utf-8")
             part.chmod(_MODES[name in rendered.executable])
         for part, path in parts:
-            part.replace(path)
+            put(part, path)
     except OSError as error:
         raise file_error("render.cannot_write", error, output) from None
     finally:

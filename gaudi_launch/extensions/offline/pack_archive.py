@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.core.base.paths import put
 from gaudi_launch.extensions.offline import pack_manifest
 from gaudi_launch.extensions.offline.pack_manifest import MOST_BYTES, NAME, Manifest, PackFile
 
@@ -37,7 +38,7 @@ def write(folder: Path, target: Path, manifest: Manifest) -> None:
                 info.size, info.mode = (folder / name).stat().st_size, 0o644
                 with (folder / name).open("rb") as file:
                     tar.addfile(info, file)
-        part.replace(target)
+        put(part, target)
     finally:
         part.unlink(missing_ok=True)
 

@@ -11,12 +11,15 @@ import pytest
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.messages import Message, message
 from gaudi_launch.core.engines.registry import find
+from gaudi_launch.core.host.accelerators import accelerators
 from gaudi_launch.core.host.machine import load
+from gaudi_launch.core.host.simulated import server_of
 from gaudi_launch.core.models.card_memory import ServingDemand
 from gaudi_launch.core.models.model import Model
 from gaudi_launch.core.planning import profiles
 from gaudi_launch.core.planning.engine import Limits
 from gaudi_launch.core.planning.engine_args import NO_ARGS, engine_args
+from gaudi_launch.core.planning.fit import fewest_cards
 from gaudi_launch.core.planning.known_model import known_model
 from gaudi_launch.core.planning.memory import (
     CardSet,
@@ -196,6 +199,17 @@ def _fork_for(model: str) -> str:
     return "vllm-fork@1.22" if "GLM" in model else "vllm-fork@1.21"
 
 
+@pytest.mark.parametrize("model", ["Qwen/Qwen2.5-72B-Instruct", "openai/gpt-oss-120b"])
+@pytest.mark.parametrize("name", ["gaudi2", "gaudi3"])
+def test_the_cards_that_a_refusal_names_are_those_of_inspect(model: str, name: str) -> None:
+    engine, facts = find("vllm-gaudi@0.26.0"), known_model(model, must_exist=False)
+    product, machine = accelerators()[name], server_of(name) or ""
+    fewest = fewest_cards(engine, Request(model), product, facts, (1, 2, 4, 8), "bfloat16")
+    with pytest.raises(LaunchError) as caught:
+        plan(model, "vllm-gaudi@0.26.0", machine, cards=1)
+    assert caught.value.text.values["would"].split(", ")[0] == f"-n {fewest}"
+
+
 @pytest.mark.parametrize("more", [{"force": True}, {"tuning": "reference"}])
 def test_force_and_reference_only_warn(more: dict[str, Any]) -> None:
     made = plan("Qwen/Qwen2-72B-Instruct", cards=1, **more)
@@ -322,7 +336,7 @@ def test_1_21_shows_the_blocks_that_it_keeps_and_their_cost() -> None:
     ("model", "cards", "weights"),
     [
         ("google/gemma-4-E4B-it", 1, 14.8),
-        ("mistralai/Mistral-Large-3-675B-Instruct-2512", 8, 78.7),
+        ("mistralai/Mistral-Large-3-675B-Instruct-2512", 8, 78.9),
         ("tencent/Hunyuan-A13B-Instruct", 2, 74.9),
     ],
 )
