@@ -24,7 +24,7 @@ TYPED |= {"batch_size", "seq_len"}  # a shape, quoted from the engine's log
 COPIED = re.compile(
     r"^ *(?:\$|sudo|--|[A-Z][A-Z_]{4,}\b).*|gaudi-launch [a-z].*|--[\w-]+[ =]\S+|pid \d+| 8000 "
     r"|\S*nr_hugepages.*|memory\.hugepages.*|[\w.\[\]]*/[A-Za-z]\S+|\S+=\S*|\S+://\S+"
-    r"|\w+ x 2 MiB|the scripts' 16384|不少于脚本的 16384"
+    r"|the scripts' 16384|不少于脚本的 16384"
 )
 IDENTIFIER = re.compile(r"(?<![\w-])[a-z][a-z0-9]*(?:_[a-z0-9]+)+(?!\w)|\b(?:True|None)\b")
 UNGROUPED = re.compile(r"(?<![\w.,/:=@+-])\d{4,}(?![\w/:@-]|\.\d)")

@@ -45,7 +45,7 @@ def _hugepages(facts: DoctorFacts) -> Verdict:
         return Verdict.unreadable("/proc/meminfo", str(wanted))
     size = config.hugepage_kib or 2048
     pages = config.hugepages_total * size // 2048
-    shown = f"{config.hugepages_total} x {size // 1024} MiB"
+    shown = f"{config.hugepages_total:,} x {size // 1024} MiB"
     expected = _expected(facts.wants)
     if pages >= wanted:
         return Verdict.ok(shown, expected)
@@ -64,7 +64,7 @@ def _expected(wants: Wants) -> Shown:
     The share is assumed.
     """
     if wants.hugepages is not None or wants.pages == SERVER_PAGES:
-        return f"{wants.pages} x 2 MiB"
+        return f"{wants.pages:,} x 2 MiB"
     return message(
         "doctor.memory.hugepages.share",
         pages=wants.pages,
@@ -80,7 +80,7 @@ def _hugepages_free(facts: DoctorFacts) -> Verdict:
         return Verdict.unreadable("/proc/meminfo")
     if total == 0:
         return Verdict.skip("doctor.memory.hugepages_free.skip")
-    shown = f"{free} / {total}"
+    shown = f"{free:,} / {total:,}"
     # before a choice of cards: the share of one card
     needed = facts.wants.pages if facts.wants.cards_in_use else CARD_PAGES
     expected = message("doctor.memory.hugepages_free.expected", pages=needed)
