@@ -121,7 +121,7 @@ def bursts(seed: int, folder: Path) -> Asked:
 
 
 def cards_of(asked: Asked, **options: str) -> int | None:
-    """Return the cards of the answer with more options; None where nothing is good enough."""
+    """Return the cards of the answer with more options; None without one."""
     model, launch, given = asked
     winner = cases.solve(case_of(model, {**launch, **options}, given)).found.winner
     return winner.served.cards if winner is not None and winner.served is not None else None

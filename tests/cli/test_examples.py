@@ -32,7 +32,7 @@ from gaudi_launch.cli.main import run
 from gaudi_launch.core.base.locks import try_ofd
 from gaudi_launch.core.base.messages import catalogue_files
 from gaudi_launch.core.host.simulated import write_tree
-from gaudi_launch.core.launch import route, serve, service, stop, todo
+from gaudi_launch.core.launch import route, serve, stop, todo
 from gaudi_launch.core.planning.launch_options import LaunchOptions
 from gaudi_launch.extensions.kubernetes.pods import chat_page
 from gaudi_launch.extensions.offline import case, pack
@@ -309,9 +309,7 @@ def prepared(line: str, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Make what only this command needs, and keep it from starting or ending anything."""
     for owner, name in KEPT_FROM:
         monkeypatch.setattr(owner, name, lambda *_, **__: None)
-    # tune starts services by the second, which has the function under its own name
-    for module in (serve, service):
-        monkeypatch.setattr(module, "start", planned)
+    monkeypatch.setattr(serve, "start", planned)
     if "setup" in line and "--rollback" in line:
         two_versions(place, monkeypatch)
     monkeypatch.setattr(case, "_install_engine", lambda *_: "python")

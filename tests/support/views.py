@@ -28,7 +28,7 @@ def views(
     shows: Sequence[Callable[[], object]],
     documents: Sequence[Mapping[str, object]] = (),
 ) -> None:
-    """Compare the output of views in both languages, and documents, with a golden file."""
+    """Compare views in both languages, and documents, with a golden file."""
     parts = []
     for language in LANGUAGES:
         set_language(language)

@@ -105,7 +105,7 @@ def _asked(id: str) -> str:
 
 
 def _is_it(term: str, question: _Document) -> bool:
-    """Return True for a question with more than half of the words of a term."""
+    """Return True for a question with more than half of what is searched."""
     words = {each for each in _terms(term) if _share_of(each) == 1.0}
     return 2 * len(words & question.title) > len(words)
 

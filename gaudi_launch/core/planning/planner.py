@@ -290,7 +290,7 @@ def _memory(
 def _ways_out(
     engine: Engine, settings: Sequence[Setting], context: Context, found: MemoryPlan
 ) -> Sequence[Message]:
-    """Return the remedies, with the fewest cards by the settings of a plan for that number."""
+    """Return the remedies, with the fewest cards of plans for that number."""
     request, model = context.request, context.model
     card = next(iter(context.host.cards), None)
     product = identify(card.product, device_type=card.device_type) if card is not None else None

@@ -184,7 +184,7 @@ def from_ranges(inputs: tuple[int, int], outputs: tuple[int, int]) -> Load:
 
 
 def _busy(requests: Sequence[LoadRequest], count: int) -> slice:
-    """Return ``count`` requests in a row that come as fast as those of one in twenty come.
+    """Return ``count`` requests in a row, as fast as one in twenty sees them.
 
     A percentile of 95 % of a trace with bursts is that of its bursts.
     """
