@@ -181,7 +181,7 @@ def readers(home: Path) -> dict[str, Reader]:
         "profile": Reader(
             yaml.safe_load((paths.profiles_dir() / "models" / "qwen3-8b.yaml").read_text("utf-8")),
             "config/gaudi-launch/profiles/qwen3-8b.yaml",
-            ("inspect", "qwen3-8b", *_MACHINE),
+            ("inspect", "Qwen/Qwen3-8B", *_MACHINE),
         ),
         "run": Reader(saved_run(home), "r.json", ("bench", "compare", *["{file}"] * 2)),
         "journal": Reader(
