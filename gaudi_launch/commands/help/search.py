@@ -91,7 +91,7 @@ def search(term: str) -> Found:
         },
     )
     about = {id: _document(_asked(id), each.arguments.lower()) for id, each in questions.items()}
-    found_questions = _best(term, {id: each for id, each in about.items() if _is_it(term, each)})
+    found_questions = _best(term, {id: each for id, each in about.items() if _matches(term, each)})
     return Found(
         tuple(by_name[name] for name in found_pages[:_PAGES]),
         {name: _line(name, sections[name]) for name in found_commands[:_MOST]},
@@ -104,7 +104,7 @@ def _asked(id: str) -> str:
     return f"{text(id)} {text(id, 'en')}"
 
 
-def _is_it(term: str, question: _Document) -> bool:
+def _matches(term: str, question: _Document) -> bool:
     """Return True for a question with more than half of what is searched."""
     words = {each for each in _terms(term) if _share_of(each) == 1.0}
     return 2 * len(words & question.title) > len(words)
@@ -150,8 +150,8 @@ def _score(document: _Document, weights: Mapping[str, float]) -> float:
         reverse=True,
     )
     # the second best passage counts a quarter, the third a ninth
-    told = sum(score / rank**2 for rank, score in enumerate(passages, start=1))
-    return _TITLE * weight(document.title) + told
+    content = sum(score / rank**2 for rank, score in enumerate(passages, start=1))
+    return _TITLE * weight(document.title) + content
 
 
 def _document(title: str, content: str) -> _Document:
