@@ -66,7 +66,8 @@ def decide(
     tokens = user.number("--max-input-tokens", ("-i", longest_input))
     if tokens is None:
         image = IMAGE_TOKENS + 1 if vision else 0
-        tokens = _input_tokens(example.input, total, longest_output, image)
+        most = total if total or longest_output else model.max_position_embeddings
+        tokens = _input_tokens(example.input, most, longest_output, image)
     if total is None and longest_output:
         total = tokens + longest_output
         user.given["--max-total-tokens"] = "-o"
@@ -87,7 +88,7 @@ def decide(
         fitting = max(1, (most_prefill or MOST_TOKENS) // tokens)
         prefill = min(batch, example.prefill // example.input, fitting) * tokens
     found = Tokens(tokens, total, batch, prefill, user.given)
-    _check(found, request, model)
+    _check(found)
     return found
 
 
@@ -133,7 +134,7 @@ def _example(*, vision: bool, cards: int) -> Tokens:
     return Tokens(input=1024, total=2048, batch=32, prefill=2 * 1024)
 
 
-def _check(tokens: Tokens, request: Request, model: Model) -> None:
+def _check(tokens: Tokens) -> None:
     for option, number, most in (
         ("--max-batch-size", tokens.batch, MOST_SEQS),
         ("--max-input-tokens", tokens.input, MOST_TOKENS),
@@ -152,9 +153,6 @@ def _check(tokens: Tokens, request: Request, model: Model) -> None:
         raise LaunchError(
             "tgi.prefill_short", ExitCode.USAGE, prefill=tokens.prefill, input=tokens.input
         )
-    longest = model.max_position_embeddings
-    if longest and tokens.total > longest and not request.force:
-        raise LaunchError("tgi.too_long", ExitCode.MODEL, total=tokens.total, longest=longest)
 
 
 def check_version(
@@ -165,6 +163,10 @@ def check_version(
     Raises LaunchError.
     """
     warnings: list[Message] = []
+    longest = model.max_position_embeddings
+    # its launcher takes any total (text-generation-inference@009c4e0b:launcher/src/main.rs)
+    if longest and tokens.total > longest:
+        warnings.append(message("tgi.too_long", total=tokens.total, longest=longest))
     if not paged(version):
         _check_rows(tokens, env, vision=is_vision(model))
     if is_vision(model):
