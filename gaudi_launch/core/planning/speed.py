@@ -117,7 +117,9 @@ def load_in(context: Context, lengths: Ranges = NO_RANGES) -> Load:
     Their lengths are within the ranges of the request, else within ``lengths``, else typical.
     """
     request, limits = context.request, context.limits
-    inputs, outputs = lengths.input, lengths.output
+    # TGI refuses prompts above its longest
+    typical = min(TYPICAL_INPUT, limits.input_max)
+    inputs, outputs = lengths.input or (typical, typical), lengths.output
     if request.input_range is not None:
         inputs = (limits.input_min, limits.input_max)
     if request.output_range is not None:
