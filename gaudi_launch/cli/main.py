@@ -178,7 +178,7 @@ def run(arguments: list[str]) -> int:
 
 def _run(arguments: list[str], lang: str | None, debug: bool) -> int:
     from gaudi_launch.cli.status_line import status_line
-    from gaudi_launch.core.base.interrupt import redelivered
+    from gaudi_launch.core.base.dropped_interrupt import redelivered
 
     as_json = "--json" in arguments[: options_end(arguments)]
     set_language(lang)

@@ -11,7 +11,7 @@ from difflib import SequenceMatcher, get_close_matches
 
 from gaudi_launch.cli.table import listed
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
-from gaudi_launch.core.base.redact import redact_arguments
+from gaudi_launch.core.base.redact_values import redact_arguments
 
 _MOST = 2
 # difflib's ratio below which a name is another one, not a misspelling; and how far from the best

@@ -17,7 +17,8 @@ from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.messages import Message, message, text
 from gaudi_launch.core.base.optional import mapped
 from gaudi_launch.core.base.reader import parse_yaml
-from gaudi_launch.core.base.redact import is_secret_variable, redact_arguments, redact_text
+from gaudi_launch.core.base.redact import redact_text
+from gaudi_launch.core.base.redact_values import is_secret_variable, redact_arguments
 from gaudi_launch.core.engines.registry import find, image_versions, releases_of
 from gaudi_launch.core.engines.support import versions
 from gaudi_launch.core.engines.version_facts import names_of, plain_option

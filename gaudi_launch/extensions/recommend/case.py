@@ -12,7 +12,7 @@ from gaudi_launch.core.base.errors import ExitCode, LaunchError, file_error
 from gaudi_launch.core.base.fields import text
 from gaudi_launch.core.base.messages import Message, message
 from gaudi_launch.core.base.optional import mapped
-from gaudi_launch.core.base.redact import redact_document
+from gaudi_launch.core.base.redact_values import redact_document
 from gaudi_launch.core.engines import registry
 from gaudi_launch.core.host.accelerators import accelerator_of
 from gaudi_launch.core.launch.command_line import serve_command
