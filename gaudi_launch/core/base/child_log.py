@@ -1,4 +1,4 @@
-"""The debug log's lines about child processes: arguments, exit status and seconds."""
+"""Log child processes in the debug log: arguments, exit status and seconds."""
 
 from __future__ import annotations
 
