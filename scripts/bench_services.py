@@ -23,7 +23,7 @@ import psutil
 from gaudi_launch.core.planning.plan import Command
 from gaudi_launch.core.services.process import detach
 from gaudi_launch.core.services.process.supervise import LIMITS
-from gaudi_launch.core.services.state import registry
+from gaudi_launch.core.services.state import chosen, registry
 from gaudi_launch.core.services.state.job import ServiceJob
 from gaudi_launch.core.services.state.orphans import orphans
 from gaudi_launch.core.services.stop import stop
@@ -49,12 +49,12 @@ def start(name: str) -> None:
 
 
 def until(name: str, phase: str) -> None:
-    while registry.find(name).phase != phase:
+    while chosen.find(name).phase != phase:
         time.sleep(0.02)
 
 
 def end(name: str) -> None:
-    stop(registry.find(name), 0, lambda what, value: None)
+    stop(chosen.find(name), 0, lambda what, value: None)
     # this program continues, so it has to read its children's exit statuses
     with contextlib.suppress(ChildProcessError):
         while os.waitpid(-1, os.WNOHANG)[0]:
@@ -73,8 +73,8 @@ def main() -> None:
             until("one", "ready")
             end("one")
         each = (time.monotonic() - begin) / cycles
-        files = sorted(path.name for path in registry.find("one").folder.iterdir())
-        left = len(orphans(registry.find("one").folder)) + len(
+        files = sorted(path.name for path in chosen.find("one").folder.iterdir())
+        left = len(orphans(chosen.find("one").folder)) + len(
             psutil.Process().children(recursive=True)
         )
         print(f"{cycles} starts and stops: {each:.2f} s each; files {files}; processes left {left}")

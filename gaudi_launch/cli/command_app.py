@@ -12,8 +12,7 @@ import typer.core
 import typer.main
 
 from gaudi_launch.cli.first_options import first_options, path_of
-from gaudi_launch.cli.foreign_options import in_our_names
-from gaudi_launch.cli.positional import options_end
+from gaudi_launch.cli.foreign_options import in_our_names, options_end
 from gaudi_launch.cli.table import COMPLETES, SUBCOMMANDS, listed, load_command
 from gaudi_launch.core.base.members import ForeignMember, foreign, refused
 

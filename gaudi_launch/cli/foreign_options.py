@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from gaudi_launch.cli.positional import options_end
 from gaudi_launch.core.base.messages import Message, message
 from gaudi_launch.core.base.reader import beside
 
@@ -19,6 +18,15 @@ from gaudi_launch.core.base.reader import beside
 def _ours(kind: str) -> Mapping[str, str]:
     found: Mapping[str, Mapping[str, str]] = beside(__file__)
     return found[kind]
+
+
+def options_end(args: Sequence[str]) -> int:
+    """Return the place of the first ``--``, else the number of arguments.
+
+    >>> options_end(["serve", "m", "--", "--seed", "1"])
+    2
+    """
+    return [*args, "--"].index("--")
 
 
 def in_our_names(args: Sequence[str], known: Collection[str]) -> list[str]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import errno
 import gc
 import os
-import shlex
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -18,10 +17,9 @@ import typer.main
 
 from gaudi_launch.cli.colour import ERROR, is_coloured, painted
 from gaudi_launch.cli.command_app import HelpGroup
-from gaudi_launch.cli.console import emit_json, give_up, sentences
+from gaudi_launch.cli.console import emit_json, give_up
+from gaudi_launch.cli.foreign_options import options_end
 from gaudi_launch.cli.gone import refuse_gone
-from gaudi_launch.cli.nearest import corrected, suggestion
-from gaudi_launch.cli.positional import options_end
 from gaudi_launch.cli.streams import prepare_streams, shows
 from gaudi_launch.cli.table import COMMANDS, COMPLETES, GROUPS, listed, load_command
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
@@ -178,7 +176,7 @@ def run(arguments: list[str]) -> int:
 
 def _run(arguments: list[str], lang: str | None, debug: bool) -> int:
     from gaudi_launch.cli.status_line import status_line
-    from gaudi_launch.core.base.interrupt import redelivered
+    from gaudi_launch.core.base.dropped_interrupt import redelivered
 
     as_json = "--json" in arguments[: options_end(arguments)]
     set_language(lang)
@@ -196,7 +194,8 @@ def _run(arguments: list[str], lang: str | None, debug: bool) -> int:
             )
             sys.stdout.flush()
     except LaunchError as error:
-        return _launch_error(error, arguments, as_json)
+        document = listed("corrected error")(error, arguments)
+        return _report(document, error.detail, as_json)
     except (KeyboardInterrupt, CommandInterruptedError):
         return _interrupted(as_json)
     except BrokenPipeError:
@@ -243,26 +242,6 @@ def _no_way(error: OSError, as_json: bool) -> int:
         path = str(error.filename)
     sentence = text("common.no_way", path=path, why=error.strerror)
     return _report(_error("common.no_way", sentence, ExitCode.FAILED), None, as_json)
-
-
-def _launch_error(error: LaunchError, arguments: list[str], as_json: bool) -> int:
-    """Report a LaunchError, with the nearest names and the next commands.
-
-    The names are those that it lists.
-    """
-    document = error.to_json()
-    found, near = suggestion(error)
-    commands = corrected(arguments, found, near)
-    if near:
-        asked = text("usage.did_you_mean", near=", ".join(near))
-        document["message"] = sentences(document["message"], asked)
-    if error.id == "serve.no_engine":
-        commands = [shlex.join(["gaudi-launch", "setup", str(error.text.values["engine"])])]
-    return _report(_with_commands(document, commands), error.detail, as_json)
-
-
-def _with_commands(document: dict[str, Any], commands: list[str]) -> dict[str, Any]:
-    return {**document, "commands": commands} if commands else document
 
 
 def _report(error: dict[str, Any], detail: str | None, as_json: bool) -> int:
@@ -317,14 +296,7 @@ def _unexpected(error: Exception, arguments: list[str], as_json: bool, debug: bo
             except BrokenPipeError:
                 _drop_output()
             return int(ExitCode.USAGE)
-        from gaudi_launch.cli.usage_errors import usage_message, usage_sentence
-
-        shown = usage_message(error)
-        sentence = usage_sentence(error, shown)
-        near = str(shown.values.get("ours") or shown.values.get("near") or "").split(", ")
-        commands = corrected(arguments, str(shown.values.get("found", "")), near)
-        document = _error("common.usage", sentence, ExitCode.USAGE)
-        return _report(_with_commands(document, commands), None, as_json)
+        return _report(listed("usage error")(error, arguments), None, as_json)
     import logging
     import traceback
 

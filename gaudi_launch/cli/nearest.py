@@ -8,10 +8,13 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable, Sequence
 from difflib import SequenceMatcher, get_close_matches
+from typing import Any
 
+from gaudi_launch.cli.console import sentences
 from gaudi_launch.cli.table import listed
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
-from gaudi_launch.core.base.redact import redact_arguments
+from gaudi_launch.core.base.messages import text
+from gaudi_launch.core.base.redact_values import redact_arguments
 
 _MOST = 2
 # difflib's ratio below which a name is another one, not a misspelling; and how far from the best
@@ -68,6 +71,21 @@ def suggestion(error: LaunchError) -> tuple[str, Sequence[str]]:
     elif is_unanswered and isinstance(found, str) and isinstance(known, str):
         near = nearest(found, [name.strip() for name in known.split(",")])
     return str(found), near
+
+
+def corrected_error(error: LaunchError, arguments: Sequence[str]) -> dict[str, Any]:
+    """Return the document of an error, with the nearest names and the next commands."""
+    document = error.to_json()
+    found, near = suggestion(error)
+    commands = corrected(arguments, found, near)
+    if near:
+        asked = text("usage.did_you_mean", near=", ".join(near))
+        document["message"] = sentences(document["message"], asked)
+    if error.id == "serve.no_engine":
+        commands = [shlex.join(["gaudi-launch", "setup", str(error.text.values["engine"])])]
+    if commands:
+        document["commands"] = commands
+    return document
 
 
 def corrected(arguments: Sequence[str], found: str, near: Iterable[str]) -> list[str]:

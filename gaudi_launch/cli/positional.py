@@ -83,12 +83,3 @@ def _owner(stray: str, typed: Sequence[str], options: Mapping[str, str]) -> _Giv
             if last is not None:
                 last = _Given(last.name, last.value, (*last.stray, word))
     return last
-
-
-def options_end(args: Sequence[str]) -> int:
-    """Return the place of the first ``--``, else the number of arguments.
-
-    >>> options_end(["serve", "m", "--", "--seed", "1"])
-    2
-    """
-    return [*args, "--"].index("--")

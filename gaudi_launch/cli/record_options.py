@@ -20,7 +20,8 @@ import typer.main
 from typer.models import ParamMeta
 
 from gaudi_launch.cli.command_app import HelpCommand
-from gaudi_launch.cli.positional import only_model, options_end
+from gaudi_launch.cli.foreign_options import options_end
+from gaudi_launch.cli.positional import only_model
 from gaudi_launch.cli.table import COMPLETES, listed
 from gaudi_launch.core.base.fields import Option, option_of, options_of
 from gaudi_launch.core.base.messages import message

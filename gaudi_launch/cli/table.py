@@ -132,16 +132,18 @@ FIRST_COMMANDS = (
 # set by a shell that requests completions (click)
 COMPLETES = "_GAUDI_LAUNCH_COMPLETE"
 
-# commands of a command, each in the folder of its extension
+# commands of a command, which its own module does not import
 SUBCOMMANDS: dict[str, str] = {
+    "devices power": "commands.devices.power.command",
+    "devices snapshot": "commands.devices.snapshot",
     "engines diff": "extensions.migrate.diff.command",
     "render kubernetes": "extensions.kubernetes.command",
     "render ray-serve": "extensions.ray.ray_serve",
     "render monitoring": "extensions.watch.monitoring",
 }
 
-# what a shell completes, the help, and what one extension has for the commands of others: parts of
-# the program that a command does not need in most runs
+# what a shell completes, the help, the answers to a wrong command line, and what one extension has
+# for the commands of others: parts of the program that a command does not need in most runs
 LISTS: dict[str, str] = {
     "completion": "cli.completion:attach",
     "bash words": "cli.completion:join_bash_words",
@@ -154,6 +156,8 @@ LISTS: dict[str, str] = {
     "compared tests": "extensions.acceptance.command:compare",
     "stack plans": "extensions.stack.render_plans:stack_plans",
     "nearest models": "cli.nearest_models:nearest_models",
+    "corrected error": "cli.nearest:corrected_error",
+    "usage error": "cli.usage_errors:usage_document",
 }
 
 

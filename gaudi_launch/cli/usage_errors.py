@@ -14,8 +14,9 @@ from typing import Any
 from gaudi_launch.cli.first_options import path_of
 from gaudi_launch.cli.foreign_commands import foreign_command
 from gaudi_launch.cli.foreign_options import foreign_names, foreign_option
-from gaudi_launch.cli.gone import GONE, gone
-from gaudi_launch.cli.nearest import nearest
+from gaudi_launch.cli.gone import gone, gone_names
+from gaudi_launch.cli.nearest import corrected, nearest
+from gaudi_launch.core.base.errors import ExitCode
 from gaudi_launch.core.base.messages import Message, message, text
 
 # the texts of errors without fields -> our message; each group is a value
@@ -37,6 +38,20 @@ _VALUE_TEXTS: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"'(?P<found>.*)' is not one of (?P<known>.+)\."), "usage.not_one_of"),
 )
 _NO_COMMAND = re.compile(r"No such command '(?P<found>.+?)'")
+
+
+def usage_document(error: Any, arguments: Sequence[str]) -> dict[str, Any]:
+    """Return the document of a usage error, with the corrected commands."""
+    shown = usage_message(error)
+    near = str(shown.values.get("ours") or shown.values.get("near") or "").split(", ")
+    document = {
+        "id": "common.usage",
+        "message": usage_sentence(error, shown),
+        "exit_code": int(ExitCode.USAGE),
+        "values": {},
+    }
+    commands = corrected(arguments, str(shown.values.get("found", "")), near)
+    return {**document, "commands": commands} if commands else document
 
 
 def usage_sentence(error: Any, shown: Message) -> str:
@@ -91,7 +106,7 @@ def _no_option(found: str, context: Any) -> Message:
     ``--`` is for engine options.
     """
     whole = f"{path_of(context)} {found}"
-    if whole in GONE:
+    if whole in gone_names():
         return gone(whole).text
     known = _known(context)
     foreign = foreign_option(found, known)

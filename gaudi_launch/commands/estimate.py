@@ -26,7 +26,7 @@ from gaudi_launch.core.launch.traffic_options import (
     past_of,
     rate_of_trace,
 )
-from gaudi_launch.core.planning.parse import Ranges
+from gaudi_launch.core.planning.parse_ranges import Ranges
 from gaudi_launch.core.predict.load import Load
 
 app = CommandApp()

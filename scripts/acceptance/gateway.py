@@ -36,7 +36,7 @@ from gaudi_launch.core.launch import waiting
 from gaudi_launch.core.launch.report import Silent
 from gaudi_launch.core.launch.stop import end
 from gaudi_launch.core.services.probe import port_free
-from gaudi_launch.core.services.state.registry import find
+from gaudi_launch.core.services.state.chosen import find
 from gaudi_launch.extensions.stack.gateway import gateway_job as gateway
 from gaudi_launch.extensions.stack.gateway.gateway_settings import (
     Backend,

@@ -39,9 +39,10 @@ import psutil
 from gateway import Load, Server, drive, free_port
 
 from gaudi_launch.core.base.paths import state_dir
-from gaudi_launch.core.services.probe import ask, port_free
+from gaudi_launch.core.services.probe import port_free
+from gaudi_launch.core.services.server_request import ask
+from gaudi_launch.core.services.state.chosen import find
 from gaudi_launch.core.services.state.identity import identity_in
-from gaudi_launch.core.services.state.registry import find
 from gaudi_launch.extensions.stack.stack_file import StackFile, read_stack
 from gaudi_launch.extensions.vllm_cpu.install import EMBEDDED
 

@@ -24,7 +24,7 @@ def _known() -> dict[str, set[str]]:
 def test_a_name_that_went_is_refused_with_what_is_used_now(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    for found, now in gone.GONE.items():
+    for found, now in gone.gone_names().items():
         assert run([*found.split(), "--json"]) == 2, found
         shown = capsys.readouterr()
         assert f"`{found}` is now: gaudi-launch {now}" in shown.out, found
@@ -32,7 +32,7 @@ def test_a_name_that_went_is_refused_with_what_is_used_now(
 
 def test_what_is_used_now_exists() -> None:
     known = _known()
-    for found, now in gone.GONE.items():
+    for found, now in gone.gone_names().items():
         words = now.split()
         path = max(
             (p for p in known if p and words[: len(p.split())] == p.split()), key=len, default=None
@@ -43,7 +43,7 @@ def test_what_is_used_now_exists() -> None:
 
 def test_no_row_has_a_name_that_exists() -> None:
     known = _known()
-    for found in gone.GONE:
+    for found in gone.gone_names():
         path, _, last = found.rpartition(" ")
         if last.startswith("-"):
             assert last not in known.get(path, set()), found

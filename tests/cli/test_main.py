@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +10,8 @@ from types import ModuleType
 
 import pytest
 
-from gaudi_launch.cli.main import _launch_error, run
+from gaudi_launch.cli.main import run
+from gaudi_launch.cli.nearest import corrected_error
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.host.simulated import write_tree
 from tests.support.machines import use
@@ -133,11 +133,11 @@ def test_serve_without_an_engine_offers_setup_and_a_container(
     assert not (tmp_path / "state" / "gaudi-launch" / "services").exists()
 
 
-def test_programs_get_the_commands_as_a_list(capsys: pytest.CaptureFixture[str]) -> None:
-    assert _launch_error(NO_ENGINE, [], True) == 3
-    error = json.loads(capsys.readouterr().out)["error"]
-    assert (error["id"], error["commands"]) == (
+def test_programs_get_the_commands_as_a_list() -> None:
+    error = corrected_error(NO_ENGINE, [])
+    assert (error["id"], error["exit_code"], error["commands"]) == (
         "serve.no_engine",
+        3,
         ["gaudi-launch setup vllm-fork@1.22"],
     )
 

@@ -17,7 +17,7 @@ import pytest
 
 from gaudi_launch.commands.services.status import case
 from gaudi_launch.core.engines.install.demo import demo_dir
-from gaudi_launch.core.services.state import registry
+from gaudi_launch.core.services.state import chosen
 from gaudi_launch.extensions.ray.engine import IN_RAY
 from gaudi_launch.extensions.ray.install import RAY
 from tests.support.every_case import ONE_MORE_ENGINE
@@ -92,7 +92,7 @@ def hang_up(port: int) -> None:
 
 
 def replicas(name: str) -> tuple[int, int]:
-    found = case.read(registry.find(name))
+    found = case.read(chosen.find(name))
     assert found is not None
     return found.deployments[0].running, found.deployments[0].wanted
 

@@ -11,7 +11,7 @@ import grimp
 import pytest
 
 import gaudi_launch
-from gaudi_launch.cli.table import COMMANDS
+from gaudi_launch.cli.table import COMMANDS, SUBCOMMANDS
 from tests.support.places import PACKAGE
 
 # programs of their own: their stdout is a log, or the answer to the process that started them
@@ -39,7 +39,8 @@ def prints(path: Path) -> list[int]:
 
 def test_only_commands_views_and_cli_print() -> None:
     allowed = {path for pattern in OWN_PROGRAMS for path in PACKAGE.glob(pattern)}
-    allowed |= {PACKAGE / f"{module.replace('.', '/')}.py" for module, _ in COMMANDS.values()}
+    modules = [*(module for module, _ in COMMANDS.values()), *SUBCOMMANDS.values()]
+    allowed |= {PACKAGE / f"{module.replace('.', '/')}.py" for module in modules}
     allowed |= {PACKAGE / "extensions/watch/top/screen.py", *PACKAGE.glob("**/*view.py")}
     found = {}
     for path in sorted(PACKAGE.rglob("*.py")):

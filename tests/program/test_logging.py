@@ -76,8 +76,8 @@ ANSWERS = {
     },
     "compares two values": {"core/planning/passthrough.py: _same"},
     "is refused with its complete text": {
-        "core/planning/parse.py: pair",
-        "core/planning/parse.py: replicas",
+        "core/planning/parse_ranges.py: pair",
+        "core/planning/parse_ranges.py: replicas",
     },
 }
 

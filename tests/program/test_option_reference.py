@@ -19,7 +19,7 @@ from gaudi_launch.core.hosts.parts import RAY_PORT
 from gaudi_launch.core.launch.launch_request import completed as request_of
 from gaudi_launch.core.launch.traffic_options import TrafficOptions, targets_of
 from gaudi_launch.core.models.model import Model
-from gaudi_launch.core.planning import parse
+from gaudi_launch.core.planning import parse, parse_ranges
 from gaudi_launch.core.planning.launch_options import LaunchOptions
 from gaudi_launch.core.planning.request import Request
 from gaudi_launch.core.recipes.size_limits import parse_age, parse_size
@@ -39,7 +39,7 @@ READERS: Mapping[str, Callable[[str], object]] = {
     "TIME": lambda text: parse.seconds("--x", text, least=0),
     "PORT": lambda text: parse.port("--x", text),
     "TOKENS": lambda text: parse.tokens("--x", text),
-    "RANGE": lambda text: parse.pair("--x", text),
+    "RANGE": lambda text: parse_ranges.pair("--x", text),
     "200G": parse_size,
     "30d": parse_age,
 }

@@ -12,7 +12,8 @@ from gaudi_launch.core.base.errors import LaunchError
 from gaudi_launch.core.launch import prediction, route
 from gaudi_launch.core.planning.known_model import known_model
 from gaudi_launch.core.planning.launch_options import LaunchOptions
-from gaudi_launch.core.planning.parse import if_given, pair
+from gaudi_launch.core.planning.parse import if_given
+from gaudi_launch.core.planning.parse_ranges import pair
 from gaudi_launch.extensions.recommend import case as recommend
 
 CLIENTS, INPUT, OUTPUT, LENGTH = "32", "1024", "256", "1280"

@@ -6,10 +6,11 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
+from gaudi_launch.core.base.locks import Holder
 from gaudi_launch.core.base.messages import message
 from gaudi_launch.core.doctor.findings import Deviation, DoctorFacts, Pins
 from gaudi_launch.core.doctor.runner import CHECKS, run
-from gaudi_launch.core.host.hardware import Holder, NumaNode
+from gaudi_launch.core.host.hardware import NumaNode
 from gaudi_launch.core.host.hl_smi import HlSmiOutput
 from gaudi_launch.core.host.host_config import Disk
 from tests.support import doctor_machines as m

@@ -20,7 +20,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from gaudi_launch.core.services.probe import POOLED
+from gaudi_launch.core.services.server_answers import POOLED
 from tests.support.waiting import GENEROUS, until
 
 FIXED = 5

@@ -132,7 +132,7 @@ def say_ready(model: str, url: str, seconds: int, log: str, path: str, no_chat: 
 
     ``path`` is the path that answered, ``no_chat`` the refusal of a chat.
     """
-    from gaudi_launch.core.services.probe import POOLED
+    from gaudi_launch.core.services.server_answers import POOLED
 
     print(text("serve.ready", model=model, url=url, seconds=seconds))
     if path not in POOLED.values():
@@ -154,7 +154,7 @@ def first_request(model: str, url: str, path: str, no_chat: str = "", *headers: 
 
 def _question(path: str, model: str, *, chats: bool) -> tuple[str, dict[str, Any]]:
     """Return a first request in the server's API: path and content."""
-    from gaudi_launch.core.services.probe import POOLED, pooled_question
+    from gaudi_launch.core.services.server_answers import POOLED, pooled_question
 
     asked = "What is the capital of France?"
     if path == "/generate":

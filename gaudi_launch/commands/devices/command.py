@@ -6,30 +6,15 @@
 
 from __future__ import annotations
 
-import json
 import os
-import sys
-from collections.abc import Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING
 
 import typer
 
 from gaudi_launch.cli.command_app import JSON, CommandApp
 from gaudi_launch.cli.console import emit_json, known
 from gaudi_launch.cli.machine_option import MACHINE
-from gaudi_launch.cli.streams import is_utf
-from gaudi_launch.core.base import paths
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
-from gaudi_launch.core.base.messages import text
 from gaudi_launch.core.base.optional import mapped, value_or
-from gaudi_launch.core.base.paths import write_whole
-
-if TYPE_CHECKING:
-    from gaudi_launch.core.base.errors import LaunchError
-    from gaudi_launch.core.doctor.power_limit import CapChange, CapOutcome
-    from gaudi_launch.core.host.hardware import Host
-    from gaudi_launch.core.host.hl_smi import Ask
 
 app = CommandApp(
     help="Show the cards and their users; 'devices pick -n 4' selects some.\n\nJ/token and kWh are "
@@ -38,16 +23,6 @@ app = CommandApp(
     "busy=MODULES, failed=MODULES, no-driver, no-hl-smi, no-sysfs, no-smt, bad-tuning, container, "
     "amd, hot=MODULES, pending-rows=MODULES, capped=MODULES, link-down=MODULES, lost=MODULES, "
     "old-fit (simulated:hls2+busy=3,5,7).",
-)
-
-_TREE = typer.Option(
-    None,
-    "--tree",
-    metavar="DIR",
-    help=(
-        "Write a simulated machine as a folder for GAUDI_LAUNCH_ROOT, with an hl-smi in DIR/bin "
-        "for PATH."
-    ),
 )
 
 
@@ -81,7 +56,7 @@ def devices(
         show(host, use, machine, complete=everything)
 
 
-def _given(ctx: typer.Context, machine: str | None, as_json: bool) -> tuple[str | None, bool]:
+def given(ctx: typer.Context, machine: str | None, as_json: bool) -> tuple[str | None, bool]:
     """Return --machine and --json, which may also be given before a subcommand."""
     earlier_machine, earlier_json = ctx.obj
     return value_or(machine, earlier_machine), as_json or earlier_json
@@ -116,7 +91,7 @@ def pick(
         raise LaunchError("placement.format", ExitCode.USAGE, found=form, known=", ".join(forms))
     wanted = mapped(parse_modules, modules)
     visible = parse_visible(os.environ.get("HABANA_VISIBLE_MODULES"))
-    machine, as_json = _given(ctx, machine, as_json)
+    machine, as_json = given(ctx, machine, as_json)
     host = load(machine)
     placement = choose(host, cards, wanted, visible)
     document = pick_to_json(host, placement)
@@ -128,152 +103,3 @@ def pick(
         typer.echo(document["cpus"])
     else:
         typer.echo(",".join(known(number, unknown="?") for number in document[form]))
-
-
-@app.command()
-def power(
-    ctx: typer.Context,
-    limit: int | None = typer.Option(
-        None, "--limit", metavar="W", help="Set the power limit of the cards, in W."
-    ),
-    modules: str | None = typer.Option(
-        None, "-m", "--modules", metavar="LIST", help="With --limit: only these modules."
-    ),
-    undo: bool = typer.Option(False, "--undo", help="Restore the limits that --limit changed."),
-    dry_run: bool = typer.Option(
-        False, "--dry-run", help="With --limit: print the commands, change nothing."
-    ),
-    yes: bool = typer.Option(False, "-y", "--yes", help="Change the limits without confirmation."),
-    machine: str | None = MACHINE,
-    as_json: bool = JSON,
-) -> None:
-    """Set the power limit of cards, or restore it.
-
-    A limit is set by hl-smi's documented option, recorded in the doctor's journal, and restored by
-    --undo. A product without a documented range is refused.
-    """
-    from gaudi_launch.commands.devices.view import show_commands
-    from gaudi_launch.core.doctor import power_limit
-    from gaudi_launch.core.launch.machine import load
-    from gaudi_launch.core.planning.parse import parse_modules
-
-    machine, as_json = _given(ctx, machine, as_json)
-    if (limit is None) != undo:
-        raise LaunchError("power.limit_or_undo", ExitCode.USAGE)
-    if undo and (modules is not None or dry_run):
-        raise LaunchError("power.needs_limit", ExitCode.USAGE)
-    if machine is not None and not dry_run:
-        raise LaunchError("power.not_this_machine", ExitCode.USAGE)
-    if limit is None:
-        return _finish(power_limit.undo(paths.machine_root(), _hl_smi()), as_json)
-    changes = power_limit.planned(load(machine), limit, mapped(parse_modules, modules))
-    if dry_run:
-        return show_commands(changes, as_json)
-    _confirm(changes, yes)
-    _finish(power_limit.apply(paths.machine_root(), changes, _hl_smi()), as_json)
-
-
-def _hl_smi() -> Ask:
-    from gaudi_launch.core.host import hl_smi
-
-    ask = hl_smi.find()
-    if ask is None:
-        raise LaunchError("power.no_hl_smi", ExitCode.MACHINE)
-    return ask
-
-
-def _confirm(changes: Sequence[CapChange], yes: bool) -> None:
-    if yes:
-        return
-    if not sys.stdin.isatty():
-        raise LaunchError("power.yes", ExitCode.USAGE, count=len(changes))
-    watts = changes[0].after_w
-    if not typer.confirm(text("power.confirm", count=len(changes), watts=watts), err=True):
-        raise typer.Exit(int(ExitCode.INTERRUPTED))
-
-
-def _finish(outcomes: Sequence[CapOutcome], as_json: bool) -> None:
-    from gaudi_launch.commands.devices.view import show_outcomes
-
-    show_outcomes(outcomes, as_json)
-    if any(each.status == "failed" for each in outcomes):
-        raise typer.Exit(int(ExitCode.FAILED))
-
-
-@app.command()
-def snapshot(
-    ctx: typer.Context,
-    file: str = typer.Argument("", metavar="FILE", help="File for the JSON; '-' is stdout."),
-    machine: str | None = MACHINE,
-    tree: Path | None = _TREE,
-    force: bool = typer.Option(False, "--force", help="Replace FILE if it exists."),
-) -> None:
-    """Write this machine as JSON: 'plan --machine FILE' on another machine gives the same plan."""
-    from gaudi_launch.core.host import host_config
-    from gaudi_launch.core.host.snapshot import to_json
-    from gaudi_launch.core.launch.machine import load
-
-    machine, _ = _given(ctx, machine, as_json=False)
-    if not file and tree is None:
-        raise LaunchError("host.snapshot_nowhere", ExitCode.USAGE)
-    if tree is not None:
-        _write_tree(tree, machine)
-    if not file:
-        return
-    if file != "-" and not force and os.path.lexists(file):
-        raise LaunchError("host.snapshot_exists", ExitCode.USAGE, path=file)
-    host = load(machine)
-    document = to_json(host, host_config.to_json(host_config.load_config(machine)))
-    if file == "-":
-        ascii_only = not is_utf(sys.stdout)
-        sys.stdout.write(json.dumps(document, ensure_ascii=ascii_only, indent=1) + "\n")
-    else:
-        _write_file(Path(file), json.dumps(document, ensure_ascii=False, indent=1) + "\n")
-    _report_written(host, file)
-
-
-def _report_written(host: Host, file: str) -> None:
-    if not host.cards:
-        notes = "; ".join(f"{source}: {note}" for source, note in host.notes.items())
-        typer.echo(text("host.snapshot_no_cards", path=file, why=notes), err=True)
-    elif file != "-" and host.origin == "live":
-        typer.echo(text("host.snapshot_live", path=file, cards=len(host.cards)), err=True)
-    elif file != "-":
-        written = text(
-            "host.snapshot_written", path=file, cards=len(host.cards), origin=host.origin
-        )
-        typer.echo(written, err=True)
-
-
-def _write_tree(folder: Path, machine: str | None) -> None:
-    from gaudi_launch.core.host.machine import SIMULATED
-    from gaudi_launch.core.host.simulated import NAMES, build, write_machine
-
-    if machine is None or not machine.startswith(SIMULATED):
-        known = ", ".join(f"{SIMULATED}{name}" for name in NAMES)
-        raise LaunchError("host.tree_machine", ExitCode.USAGE, known=known)
-    built = build(machine.removeprefix(SIMULATED))
-    try:
-        if folder.exists() and any(folder.iterdir()):
-            raise LaunchError("host.tree_exists", ExitCode.USAGE, path=str(folder))
-        programs = write_machine(built, folder)
-    except OSError as error:
-        raise _not_written(folder, error) from None
-    typer.echo(
-        text("host.snapshot_tree", root=str(folder.absolute()), programs=str(programs.absolute())),
-        err=True,
-    )
-
-
-def _write_file(path: Path, content: str) -> None:
-    try:
-        # the user's folder is not created
-        path.absolute().parent.stat()
-        write_whole(path.absolute(), content)
-    except OSError as error:
-        raise _not_written(path, error) from None
-
-
-def _not_written(path: Path, error: OSError) -> LaunchError:
-    reason = error.strerror or str(error)
-    return LaunchError("host.snapshot_write", ExitCode.FAILED, path=str(path), reason=reason)

@@ -1,4 +1,4 @@
-"""The cards of a machine, a choice of them, and changes of their power limits."""
+"""The cards of a machine, and a choice of them."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from gaudi_launch.cli.console import console, emit_json, known, sentences
+from gaudi_launch.cli.console import console, known, sentences
 from gaudi_launch.cli.short_page import NotedRow, ShortPage, next_line
+from gaudi_launch.core.base.locks import Holder
 from gaudi_launch.core.base.messages import text
 from gaudi_launch.core.base.optional import mapped
-from gaudi_launch.core.doctor.power_limit import CapChange, CapOutcome
 from gaudi_launch.core.host.cpus import format_cpus
-from gaudi_launch.core.host.hardware import Card, Holder, Host
+from gaudi_launch.core.host.hardware import Card, Host
 from gaudi_launch.core.planning.placement import Placement
 from gaudi_launch.core.services.energy import DayEnergy
 from gaudi_launch.core.services.state.orphans import Orphan
@@ -234,40 +234,3 @@ def show_pick(placement: Placement) -> None:
         out.print(f"  {reason.render()}")
     for warning in placement.warnings:
         out.print(text("host.devices_warning", text=warning.render()), style="yellow")
-
-
-def show_commands(changes: Sequence[CapChange], as_json: bool) -> None:
-    """Print the hl-smi commands of the changes."""
-    lines = [" ".join(["hl-smi", *change.arguments]) for change in changes]
-    if as_json:
-        emit_json({"schema": 1, "commands": lines})
-    else:
-        print("\n".join(lines))
-
-
-def show_outcomes(outcomes: Sequence[CapOutcome], as_json: bool) -> None:
-    """Print the result of each change."""
-    if as_json:
-        return emit_json({"schema": 1, "cards": [_outcome_json(each) for each in outcomes]})
-    if not outcomes:
-        print(text("power.nothing_to_undo"))
-    for each in outcomes:
-        change = each.change
-        id = f"power.cap_{each.status}"
-        print(
-            text(
-                id, bus=change.bus, before=change.before_w, after=change.after_w, reason=each.reason
-            )
-        )
-
-
-def _outcome_json(outcome: CapOutcome) -> dict[str, Any]:
-    return {
-        "module": outcome.change.module,
-        "bus": outcome.change.bus,
-        "status": outcome.status,
-        "before_w": outcome.change.before_w,
-        "requested_w": outcome.change.after_w,
-        "now_w": outcome.now_w,
-        "reason": outcome.reason,
-    }

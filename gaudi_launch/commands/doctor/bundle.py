@@ -26,7 +26,8 @@ from typing import Any
 from gaudi_launch.core.base import paths
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.reader import parse_json
-from gaudi_launch.core.base.redact import REMOVED, kept_words, redact_document, redact_text
+from gaudi_launch.core.base.redact import REMOVED, kept_words, redact_text
+from gaudi_launch.core.base.redact_values import redact_document
 from gaudi_launch.core.base.version import VERSION
 
 _log = logging.getLogger(__name__)

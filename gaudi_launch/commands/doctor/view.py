@@ -14,11 +14,10 @@ from gaudi_launch.cli.short_page import SCREEN, command_line, next_line
 from gaudi_launch.cli.wrapping import padded
 from gaudi_launch.commands.doctor import remedies
 from gaudi_launch.core.base.errors import ExitCode
-from gaudi_launch.core.base.messages import text
+from gaudi_launch.core.base.messages import printable, text
 from gaudi_launch.core.doctor import guides, runner
 from gaudi_launch.core.doctor.findings import shown
 from gaudi_launch.core.doctor.journal import journal_path
-from gaudi_launch.core.host.files import printable
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -27,7 +27,8 @@ from gaudi_launch.core.planning import profiles
 from gaudi_launch.core.planning.engine import Engine
 from gaudi_launch.core.planning.fit import divided, limits_of, ways_out
 from gaudi_launch.core.planning.model_name import check_sizes, name_warning
-from gaudi_launch.core.planning.parse import MOST_SEQS, if_given, number, pair, tokens
+from gaudi_launch.core.planning.parse import MOST_SEQS, if_given, number, tokens
+from gaudi_launch.core.planning.parse_ranges import pair
 from gaudi_launch.core.planning.request import Request
 from gaudi_launch.core.planning.support_answer import check_support
 

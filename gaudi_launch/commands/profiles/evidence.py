@@ -20,7 +20,8 @@ from gaudi_launch.core.base import paths
 from gaudi_launch.core.base.errors import ExitCode, LaunchError, file_error
 from gaudi_launch.core.base.json_values import array, mapping
 from gaudi_launch.core.base.messages import Message, message
-from gaudi_launch.core.base.reader import read_json, shipped
+from gaudi_launch.core.base.reader import read_json
+from gaudi_launch.core.base.yaml_reader import shipped
 from gaudi_launch.core.host import snapshot
 from gaudi_launch.core.host.accelerators import Accelerator, accelerator_of, accelerators
 from gaudi_launch.core.host.files import natural_number

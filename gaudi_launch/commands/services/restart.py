@@ -28,7 +28,8 @@ def restart(
     settings."""
     from gaudi_launch.cli.terminal import Terminal
     from gaudi_launch.core.launch.stop import restart as use_case
-    from gaudi_launch.core.services.state.registry import services, unnamed
+    from gaudi_launch.core.services.state.chosen import unnamed
+    from gaudi_launch.core.services.state.registry import services
 
     if name is None:
         raise unnamed(services())

@@ -26,7 +26,7 @@ def wait(
 
     from gaudi_launch.cli.console import emit_json
     from gaudi_launch.core.planning.parse import seconds
-    from gaudi_launch.core.services.state.registry import resolve
+    from gaudi_launch.core.services.state.chosen import resolve
 
     if timeout is None:
         limit = None

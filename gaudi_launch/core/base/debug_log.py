@@ -13,8 +13,7 @@ import logging
 import os
 import stat
 import sys
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
@@ -28,10 +27,9 @@ else:
 
 FILE_NAME = "gaudi-launch.log"
 MOST_BYTES = 1 << 20
-_LONGEST_ARGUMENT = 300
 _ROOT = "gaudi_launch"
-# marks the records about child processes
-_CHILD = "gaudi_launch_child"
+# marks the records about child processes (`core.base.child_log`)
+CHILD = "gaudi_launch_child"
 _FORM = "%(asctime)s %(process)d %(name)s: %(message)s"
 
 # in a program that uses the package and sets up no logging, nothing is printed
@@ -88,7 +86,7 @@ class FileHandler(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
-            if not (hasattr(record, _CHILD) or log_path().parent.is_dir()):
+            if not (hasattr(record, CHILD) or log_path().parent.is_dir()):
                 return
             _append(log_path(), f"{self.format(record)}\n".encode(errors="backslashreplace"))
         except (OSError, RuntimeError):
@@ -151,67 +149,6 @@ def _rotated(path: Path, handle: int) -> int:
     os.dup2(fresh, handle, inheritable=False)
     os.close(fresh)
     return handle
-
-
-# --- child processes ------------------------------------------------------------------------------
-
-
-class _Arguments:
-    """An argument list as the log shows it, made only where it is written."""
-
-    def __init__(self, argv: Sequence[str | os.PathLike[str]]) -> None:
-        self._argv = [os.fspath(each) for each in argv]
-
-    def __str__(self) -> str:
-        from gaudi_launch.core.base.redact import redact_arguments
-
-        return repr([_short(each) for each in redact_arguments(self._argv)])
-
-
-def _short(argument: str) -> str:
-    if len(argument) <= _LONGEST_ARGUMENT:
-        return argument
-    return f"{argument[:_LONGEST_ARGUMENT]}... ({len(argument)} characters)"
-
-
-class ChildLog:
-    """The log's lines about one child process: arguments at its start, and outcome.
-
-    Each is logged once.
-    """
-
-    def __init__(self, logger: logging.Logger, argv: Sequence[str | os.PathLike[str]]) -> None:
-        self._logger = logger
-        self._begin = time.monotonic()
-        self._name = Path(argv[0]).name
-        self._open = True
-        logger.debug("run %s", _Arguments(argv), extra={_CHILD: True})
-
-    def started(self, pid: int) -> None:
-        """Record the pid, which the outcome's line repeats."""
-        self._name = f"{self._name}[{pid}]"
-
-    def failed(self, error: OSError) -> None:
-        """Log that the process could not be started."""
-        self._open = False
-        self._logger.debug(
-            "%s: not started: %s", self._name, error.strerror or type(error).__name__
-        )
-
-    def continues(self) -> None:
-        """Log that the process outlives this one."""
-        self._open = False
-        self._logger.debug("%s: continues in the background", self._name)
-
-    def ended(self, status: int | None, why: str = "") -> None:
-        """Log the exit status (None: unknown) and the seconds. The first call counts."""
-        if not self._open:
-            return
-        self._open = False
-        seconds = time.monotonic() - self._begin
-        shown = "unknown" if status is None else status
-        after = f" ({why})" if why else ""
-        self._logger.debug("%s: exit status %s after %.2f s%s", self._name, shown, seconds, after)
 
 
 @contextlib.contextmanager

@@ -3,7 +3,8 @@
 Python raises KeyboardInterrupt wherever the main thread is: in a fork handler or a destructor it is
 printed and dropped, and between a fork and the assignment of the new process that process is
 unknown. Code that starts children therefore runs in `deferred`: the signal sets an event there, and
-the loop that waits calls `check`. Everywhere else `redelivered` raises again what Python dropped.
+the loop that waits calls `check`. Everywhere else `core.base.dropped_interrupt` raises again what
+Python dropped.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ import logging
 import os
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,7 +22,8 @@ from pathlib import Path
 from types import FrameType
 from typing import IO, Any, TypeVar
 
-from gaudi_launch.core.base.debug_log import ChildLog, best_effort
+from gaudi_launch.core.base.child_log import ChildLog
+from gaudi_launch.core.base.debug_log import best_effort
 from gaudi_launch.core.base.guard import guarded
 
 _log = logging.getLogger(__name__)
@@ -30,7 +31,6 @@ _In = TypeVar("_In")
 _Out = TypeVar("_Out")
 
 TURN_SECONDS = 0.1
-_AGAIN_SECONDS = 0.05
 _GOODBYE_SECONDS = 3.0
 _TURN_OF_END_SECONDS = 0.02
 _MOST_ROUNDS = 100
@@ -134,38 +134,6 @@ def _replaceable(others: Sequence[signal.Signals]) -> dict[signal.Signals, Any]:
 
 def _request(number: int, frame: FrameType | None) -> None:
     _requests.append(number)
-
-
-@contextlib.contextmanager
-def redelivered() -> Iterator[None]:
-    """Raise again a KeyboardInterrupt that Python drops ("Exception ignored in ...").
-
-    For the main thread.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    former_hook = sys.unraisablehook
-    former_alarm = signal.signal(signal.SIGALRM, _again)
-
-    def hook(dropped: Any) -> None:
-        if dropped.exc_type is not KeyboardInterrupt:
-            former_hook(dropped)
-            return
-        # an error raised in here would be dropped, too
-        signal.setitimer(signal.ITIMER_REAL, _AGAIN_SECONDS)
-
-    sys.unraisablehook = hook
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        sys.unraisablehook = former_hook
-        signal.signal(signal.SIGALRM, former_alarm)
-
-
-def _again(number: int, frame: FrameType | None) -> None:
-    signal.raise_signal(signal.SIGINT)
 
 
 class DroppedError(Exception):

@@ -11,13 +11,34 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import pwd
 import struct
 import time
+from dataclasses import dataclass
 
 _POLL_SECONDS = 0.2
 _TAKEN = (errno.EAGAIN, errno.EACCES)
 # struct flock of 64-bit Linux: type, whence, start, length, pid
 _OFD = "hhqqi4x"
+
+
+@dataclass(frozen=True)
+class Holder:
+    """A process that has a lock, or a card open."""
+
+    pid: int
+    command: str = ""
+    user: str = ""
+
+
+def user_name(number: int | None = None) -> str:
+    """Return this user's name, or that of a number; the number where it has no name."""
+    if number is None:
+        number = os.getuid()
+    try:
+        return pwd.getpwuid(number).pw_name
+    except KeyError:
+        return str(number)
 
 
 def wait(handle: int) -> None:

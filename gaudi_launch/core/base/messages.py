@@ -162,3 +162,10 @@ def rendered(found: Message | None) -> str | None:
     if found is None:
         return None
     return found.render()
+
+
+def printable(text: str) -> str:
+    """Return the text without what could steer a terminal."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else "?" for c in text)

@@ -18,7 +18,8 @@ from urllib.parse import urlsplit
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.paths import config_dir
-from gaudi_launch.core.base.reader import BadDocument, parse_yaml
+from gaudi_launch.core.base.reader import BadDocument
+from gaudi_launch.core.base.yaml_reader import parse_yaml
 
 # docs: Docker, "Predefined ARGs": known to every build, and kept out of an image's history
 PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy")

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from gaudi_launch.core.base import json_schema
 from gaudi_launch.core.base.messages import Message, message
-from gaudi_launch.core.base.reader import line_of, shipped
+from gaudi_launch.core.base.reader import shipped_json
+from gaudi_launch.core.base.yaml_reader import line_of
 
 if TYPE_CHECKING:
     from gaudi_launch.core.base.json_schema import Problem
@@ -19,7 +20,7 @@ _LONGEST_VALUE = 60
 @cache
 def schema(name: str) -> Mapping[str, Any]:
     """Return a shipped schema: ``model``, ``engine`` or ``plan``."""
-    document: Mapping[str, Any] = shipped("schema", f"{name}.json")
+    document: Mapping[str, Any] = shipped_json("schema", f"{name}.json")
     return document
 
 

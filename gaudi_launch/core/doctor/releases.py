@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
-from gaudi_launch.core.base.reader import shipped
+from gaudi_launch.core.base.yaml_reader import shipped
 from gaudi_launch.core.doctor.findings import release_of
 
 Version = tuple[int, int]

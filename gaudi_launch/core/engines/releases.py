@@ -12,7 +12,7 @@ from typing import Any
 from gaudi_launch.core.base import paths
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.messages import Message, message
-from gaudi_launch.core.base.reader import shipped
+from gaudi_launch.core.base.reader import shipped_json
 from gaudi_launch.core.planning.profiles import read_document
 
 # in the name of an image of the bare framework, without a serving engine (the Gaudi2E inference
@@ -188,7 +188,7 @@ def check_installable(name: str) -> None:
 
 @cache
 def _record(part: str) -> Mapping[str, Any]:
-    found: Mapping[str, Any] = shipped("engines", "constraints", "record.json")[part]
+    found: Mapping[str, Any] = shipped_json("engines", "constraints", "record.json")[part]
     return found
 
 

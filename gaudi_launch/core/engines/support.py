@@ -16,7 +16,7 @@ from gaudi_launch.core.base import codec
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.json_values import mapping
 from gaudi_launch.core.base.messages import Message, message
-from gaudi_launch.core.base.reader import read_json, shipped
+from gaudi_launch.core.base.reader import read_json, shipped_json
 from gaudi_launch.core.engines.engine_version import Expansion, Version
 from gaudi_launch.core.engines.facts.registry import REGISTRY, InstalledLists
 from gaudi_launch.core.engines.layer_caches import cache_limits, layer_caches, refuses_layers
@@ -86,7 +86,7 @@ _NOTHING = Version("", "", "", "", "")
 @cache
 def versions() -> tuple[Version, ...]:
     """Return every version of the shipped data, engines by name, the oldest first."""
-    document = shipped("engines", "support", "index.json")
+    document = shipped_json("engines", "support", "index.json")
     classes: list[set[str]] = [set() for _ in document["versions"]]
     for name, numbers in document["models"].items():
         for number in numbers:
@@ -203,7 +203,7 @@ def version_numbers(version: str) -> tuple[int, ...]:
 
 @cache
 def _transformers() -> Mapping[str, Any]:
-    document: Mapping[str, Any] = shipped("engines", "support", "transformers.json")
+    document: Mapping[str, Any] = shipped_json("engines", "support", "transformers.json")
     return document
 
 

@@ -18,7 +18,8 @@ from gaudi_launch.core.base.reader import parse_json, read_json
 from gaudi_launch.core.engines.engine_version import Version
 from gaudi_launch.core.engines.support import newest_or_none, version_of, versions
 from gaudi_launch.core.engines.version_facts import NameFacts, VersionNames, names_of, renames
-from gaudi_launch.core.planning.engine_args import Argument, EngineArgs
+from gaudi_launch.core.planning.engine_args import EngineArgs
+from gaudi_launch.core.planning.engine_argument import Argument
 from gaudi_launch.core.planning.option_table import (
     UPSTREAM,
     UPSTREAM_VERSION,

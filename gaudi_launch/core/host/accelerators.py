@@ -12,7 +12,7 @@ from itertools import chain
 from typing import Any
 
 from gaudi_launch.core.base import codec
-from gaudi_launch.core.base.reader import shipped
+from gaudi_launch.core.base.yaml_reader import shipped
 from gaudi_launch.core.host.hardware import Host
 
 VENDOR = "1da3"

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import contextlib
 import os
-import pwd
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
 from gaudi_launch.core.base import locks
+from gaudi_launch.core.base.locks import Holder
 from gaudi_launch.core.base.reader import parse_json
-from gaudi_launch.core.host.hardware import Holder
 
 _NAME = re.compile(r"^module-(\d{1,4})\.lock$")
 _PORT_NAME = re.compile(r"^port-\d{1,5}-.*\.lock$")
@@ -25,16 +24,6 @@ _PORT_NAME = re.compile(r"^port-\d{1,5}-.*\.lock$")
 def lock_folders(root: Path) -> tuple[Path, ...]:
     """Return the folders of card locks, under the machine's root."""
     return (root / "run/lock/gaudi-launch", root / "tmp/gaudi-launch-locks")
-
-
-def user_name(number: int | None = None) -> str:
-    """Return this user's name, or that of a number; the number where it has no name."""
-    if number is None:
-        number = os.getuid()
-    try:
-        return pwd.getpwuid(number).pw_name
-    except KeyError:
-        return str(number)
 
 
 def lock_name(module: int) -> str:

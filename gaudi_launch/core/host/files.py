@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from gaudi_launch.core.base.messages import printable
+
 _LARGEST = 4 << 20  # no file that we read is near this; a hostile one must not fill the memory
 
 
@@ -57,13 +59,6 @@ def first_line(files: Files, path: str) -> str | None:
     if not lines:
         return None
     return printable(lines[0].strip()) or None
-
-
-def printable(text: str) -> str:
-    """Return the text without what could steer a terminal."""
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else "?" for c in text)
 
 
 def whole_number(text: str | None) -> int | None:

@@ -9,14 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-
-@dataclass(frozen=True)
-class Holder:
-    """A process that has a card open."""
-
-    pid: int
-    command: str = ""
-    user: str = ""
+from gaudi_launch.core.base.locks import Holder
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from gaudi_launch.core.base import interrupt
-from gaudi_launch.core.base.debug_log import ChildLog
+from gaudi_launch.core.base.child_log import ChildLog
 from gaudi_launch.core.base.guard import guarded
 from gaudi_launch.core.host import hl_smi_text
 from gaudi_launch.core.host.hl_smi_text import Affinity, Table

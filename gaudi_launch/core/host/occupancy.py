@@ -13,9 +13,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from gaudi_launch.core.base.locks import Holder
 from gaudi_launch.core.host.accelerators import Accelerator, accelerators, memory_margin_mib
 from gaudi_launch.core.host.files import Files, captured, content, first_line, numbered
-from gaudi_launch.core.host.hardware import Holder
 from gaudi_launch.core.host.hl_smi_text import Process
 from gaudi_launch.core.host.merge import CardFacts, Cards
 

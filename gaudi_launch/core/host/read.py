@@ -8,12 +8,13 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
+from gaudi_launch.core.base.locks import Holder
 from gaudi_launch.core.host import card_locks, hl_smi, occupancy, sysfs, system
 from gaudi_launch.core.host.accelerators import identify
 from gaudi_launch.core.host.cpus import format_cpus
 from gaudi_launch.core.host.files import Files, FolderFiles
 from gaudi_launch.core.host.from_hl_smi import fill
-from gaudi_launch.core.host.hardware import Card, Holder, Host, Interface, NumaNode
+from gaudi_launch.core.host.hardware import Card, Host, Interface, NumaNode
 from gaudi_launch.core.host.hl_smi import Ask, HlSmi
 from gaudi_launch.core.host.hl_smi_text import Affinity
 from gaudi_launch.core.host.merge import Cards

@@ -12,7 +12,8 @@ from typing import Any
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.json_values import mapping
-from gaudi_launch.core.base.reader import BadDocument, parse_yaml
+from gaudi_launch.core.base.reader import BadDocument
+from gaudi_launch.core.base.yaml_reader import parse_yaml
 
 LOCAL = "local"
 """The name of this machine, which needs no ssh."""

@@ -18,8 +18,9 @@ from gaudi_launch.core.launch.saved_plan import ComparedPlan, absolute_paths, me
 from gaudi_launch.core.models.config import refuse_address
 from gaudi_launch.core.planning.engine_args import engine_args
 from gaudi_launch.core.planning.launch_options import LaunchOptions
-from gaudi_launch.core.planning.parse import MOST_CARDS, not_reduce
-from gaudi_launch.core.planning.parse import replicas as read_replicas
+from gaudi_launch.core.planning.parse import MOST_CARDS
+from gaudi_launch.core.planning.parse_ranges import not_reduce
+from gaudi_launch.core.planning.parse_ranges import replicas as read_replicas
 from gaudi_launch.core.planning.request import Request
 from gaudi_launch.core.planning.secret_args import refuse_secret_args, with_secret_moved
 

@@ -12,7 +12,7 @@ from gaudi_launch.core.host.accelerators import accelerator_of, accelerators, pr
 from gaudi_launch.core.launch.prediction import SpeedEstimate, context_of, outcome_of, setup_of
 from gaudi_launch.core.launch.prepared import Prepared
 from gaudi_launch.core.planning.engine import Context
-from gaudi_launch.core.planning.parse import Ranges
+from gaudi_launch.core.planning.parse_ranges import Ranges
 from gaudi_launch.core.planning.planner import place
 from gaudi_launch.core.planning.speed import load_in, static_in
 from gaudi_launch.core.predict.load import Load

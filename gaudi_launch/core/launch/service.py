@@ -10,7 +10,7 @@ from gaudi_launch.core.launch.stop import left_error
 from gaudi_launch.core.launch.waiting import until_ready
 from gaudi_launch.core.planning.plan import Plan
 from gaudi_launch.core.services.process.supervise import EngineOutcome
-from gaudi_launch.core.services.state.registry import find
+from gaudi_launch.core.services.state.chosen import find
 from gaudi_launch.core.services.stop import stop
 
 if TYPE_CHECKING:

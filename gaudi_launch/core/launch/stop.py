@@ -17,9 +17,10 @@ from gaudi_launch.core.launch.report import Reporter
 from gaudi_launch.core.services.process import detach
 from gaudi_launch.core.services.run_record import read_run_record
 from gaudi_launch.core.services.state import orphans
+from gaudi_launch.core.services.state.chosen import find
 from gaudi_launch.core.services.state.job import read_job
 from gaudi_launch.core.services.state.orphans import Orphan
-from gaudi_launch.core.services.state.registry import ServiceRecord, find
+from gaudi_launch.core.services.state.registry import ServiceRecord
 from gaudi_launch.core.services.stop import Stopped, still_busy, stop, tidy
 
 _LONGEST_DRAIN_SECONDS = 86400

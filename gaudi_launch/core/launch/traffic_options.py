@@ -12,7 +12,8 @@ from gaudi_launch.core.base.fields import OptionRecord, text, value
 from gaudi_launch.core.base.messages import Message, message
 from gaudi_launch.core.base.optional import mapped
 from gaudi_launch.core.buckets.past_requests import PastRequests, read_past
-from gaudi_launch.core.planning.parse import Ranges, number
+from gaudi_launch.core.planning.parse import number
+from gaudi_launch.core.planning.parse_ranges import Ranges
 from gaudi_launch.core.predict.load import (
     Load,
     LoadRequest,

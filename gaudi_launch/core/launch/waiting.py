@@ -14,7 +14,8 @@ from gaudi_launch.core.services.log.follow import LaunchPhase, LaunchProgress
 from gaudi_launch.core.services.process import detach
 from gaudi_launch.core.services.process.supervise import EngineOutcome
 from gaudi_launch.core.services.service import LOG
-from gaudi_launch.core.services.state.registry import ServiceRecord, find, phase
+from gaudi_launch.core.services.state.chosen import find
+from gaudi_launch.core.services.state.registry import ServiceRecord, phase
 
 _POLL_SECONDS = 0.2
 

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.json_values import array, mapping
 from gaudi_launch.core.base.messages import Message
-from gaudi_launch.core.base.reader import parse_json, shipped
+from gaudi_launch.core.base.reader import parse_json, shipped_json
 from gaudi_launch.core.base.redact import redact_text
 from gaudi_launch.core.models.config_dialects import in_usual_names, text_type
 from gaudi_launch.core.models.fp8.conversion_record import is_recorded
@@ -303,7 +303,7 @@ def mla_types() -> frozenset[str]:
     minicpm3 has the ranks but ordinary heads in its cache, so it is not among them. The file is
     written by scripts/engine_facts.py from every shipped engine version.
     """
-    return frozenset(shipped("engines", "support", "mla.json")["model_types"])
+    return frozenset(shipped_json("engines", "support", "mla.json")["model_types"])
 
 
 def _intermediate(text: Mapping[str, Any], experts: int | None) -> int | None:

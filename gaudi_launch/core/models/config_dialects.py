@@ -12,7 +12,7 @@ from functools import cache
 from typing import Any
 
 from gaudi_launch.core.base.json_values import array, mapping
-from gaudi_launch.core.base.reader import shipped
+from gaudi_launch.core.base.reader import shipped_json
 
 _FULL, _STATE, _WINDOW = "full_attention", "linear_attention", "sliding_attention"
 _PATTERN = {"M": "mamba", "*": _FULL}
@@ -83,7 +83,7 @@ def text_type(kind: str) -> str:
 
 @cache
 def _classes() -> Mapping[str, Mapping[str, Any]]:
-    found: Mapping[str, Mapping[str, Any]] = shipped("config-classes.json")["classes"]
+    found: Mapping[str, Mapping[str, Any]] = shipped_json("config-classes.json")["classes"]
     return found
 
 

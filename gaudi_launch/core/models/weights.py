@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
-from gaudi_launch.core.base.reader import parse_json, read_json, shipped
+from gaudi_launch.core.base.reader import parse_json, read_json
+from gaudi_launch.core.base.yaml_reader import shipped
 
 _log = logging.getLogger(__name__)
 

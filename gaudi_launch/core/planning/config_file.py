@@ -14,8 +14,9 @@ from dataclasses import replace
 from typing import Any
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
-from gaudi_launch.core.base.reader import BadDocument, parse_yaml
-from gaudi_launch.core.base.redact import reveals_secret
+from gaudi_launch.core.base.reader import BadDocument
+from gaudi_launch.core.base.redact_values import reveals_secret
+from gaudi_launch.core.base.yaml_reader import parse_yaml
 from gaudi_launch.core.planning.engine_args import EngineArgs, engine_args
 from gaudi_launch.core.planning.option_table import OptionTable
 from gaudi_launch.core.planning.request import Request

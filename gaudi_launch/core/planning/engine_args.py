@@ -1,71 +1,22 @@
-"""EngineArgs: the one reader and writer of an engine's argument list.
-
-Reads as vLLM's FlexibleArgumentParser does (HabanaAI/vllm-fork@aice/v1.22.0:vllm/utils.py), which
-is argparse with ``_`` for ``-`` in long names, ``--option.key value`` for JSON options, and
-abbreviations of a long name.
-"""
+"""Write an engine's argument list; `engine_argument` reads it."""
 
 from __future__ import annotations
 
-import json
-import re
 import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from pathlib import PurePosixPath
-from typing import Any
 
-from gaudi_launch.core.planning.option_table import GENERIC, UNKNOWN, EngineOption, OptionTable
+from gaudi_launch.core.planning.engine_argument import (
+    Argument,
+    as_object,
+    find_option,
+    read_words,
+    with_following,
+)
+from gaudi_launch.core.planning.option_table import GENERIC, OptionTable
 
-# argparse: arguments of this form are values, as long as no option has it
-_NEGATIVE = re.compile(r"-\d+|-\d*\.\d+", re.ASCII)
 _VLLM_MODULE = "vllm.entrypoints.cli.main"
-_MOST_VALUES = {"0": 0, "1": 1, "?": 1}
-
-
-@dataclass(frozen=True)
-class Argument:
-    """One option with its values, or an argument that belongs to no option.
-
-    In the latter case ``name`` is the argument itself. ``words`` are as written. ``key`` is the
-    part after the dot of ``--option.key``. ``attached``: the value is in the same argument
-    (``--name=value``, ``-O3``). ``on`` is False for the ``--no-`` form of a pair. ``option`` is
-    `UNKNOWN` where the table does not have it.
-    """
-
-    name: str
-    words: tuple[str, ...]
-    values: tuple[str, ...] = ()
-    key: str = ""
-    on: bool = True
-    attached: bool = False
-    positional: bool = False
-    option: EngineOption = UNKNOWN
-
-    @property
-    def value(self) -> str:
-        """Return the first value, "" without one."""
-        return next(iter(self.values), "")
-
-    @property
-    def shown(self) -> str:
-        """Return the name that a plan shows: the long one of the form that was written.
-
-        It has dashes.
-        """
-        if self.on:
-            return self.name
-        return self.option.off[0]
-
-    @property
-    def text(self) -> str | None:
-        """Return the values as one text; None for a bare flag."""
-        if not self.values and not self.attached:
-            return None
-        if len(self.values) == 1:
-            return self.values[0]
-        return shlex.join(self.values)
 
 
 @dataclass(frozen=True)
@@ -134,7 +85,7 @@ class EngineArgs:
         found = self.given(name)
         if not found:
             return None
-        return _as_object(found) or found[-1].value
+        return as_object(found) or found[-1].value
 
     def in_force(self, name: str) -> tuple[str, str | None]:
         """Return an option as a plan shows it: the effective name and value.
@@ -143,7 +94,7 @@ class EngineArgs:
         """
         found = self.given(name)
         last = found[-1]
-        by_key = _as_object(found)
+        by_key = as_object(found)
         if by_key:
             return last.name, by_key
         if last.option.appends:
@@ -263,7 +214,7 @@ def split_argv(
     while start < len(words):
         if words[start] == "-m":
             start += 2
-        elif _find(words[start], table) is None:
+        elif find_option(words[start], table) is None:
             start += 1
         else:
             break
@@ -291,121 +242,10 @@ def _last_place(words: tuple[str, ...], part: tuple[str, ...]) -> int:
     raise ValueError(f"{part} is not in the command")
 
 
-@lru_cache(maxsize=512)
-def read_words(words: tuple[str, ...], table: OptionTable = GENERIC) -> tuple[Argument, ...]:
-    """Return command-line arguments as records: each option with its values."""
-    found: list[Argument] = []
-    at = 0
-    while at < len(words):
-        if words[at] == "--":
-            # argparse: everything after it is a separate value
-            found += [Argument(word, (word,), positional=True) for word in words[at:]]
-            break
-        option = _find(words[at], table)
-        if option is None:
-            found.append(Argument(words[at], (words[at],), positional=True))
-            at += 1
-            continue
-        end = at + 1 + _values_after(option, words[at + 1 :], table)
-        found.append(_with_following(option, words[at:end]))
-        at = end
-    return tuple(found)
-
-
-def _with_following(option: Argument, words: tuple[str, ...]) -> Argument:
-    if option.attached:
-        return replace(option, words=words)
-    return replace(option, words=words, values=words[1:])
-
-
-def _values_after(option: Argument, following: Sequence[str], table: OptionTable) -> int:
-    """Return the number of arguments after an option that are its values."""
-    if option.attached:
-        return 0
-    if option.key:
-        # --option.key takes the next argument whatever its form
-        return min(1, len(following))
-    most = _MOST_VALUES.get(option.option.count, len(following))
-    taken = 0
-    for word in following[:most]:
-        if word == "--" or _find(word, table) is not None:
-            break
-        taken += 1
-    return taken
-
-
-def _find(word: str, table: OptionTable) -> Argument | None:
-    """Return the option of an argument, without the values after it.
-
-    Return None for a value.
-    """
-    if not word.startswith("-") or word == "-":
-        return None
-    if word.startswith("--"):
-        return _find_long(word, table)
-    return _find_short(word, table)
-
-
-def _find_long(word: str, table: OptionTable) -> Argument | None:
-    written, values = _at_equals(word)
-    name, _, key = written.partition(".")
-    name = name.replace("_", "-")
-    spelling = _full_name(name, table)
-    if spelling is None and " " in written:
-        return None
-    found = replace(_argument(spelling or name, word, table), values=values, attached=bool(values))
-    if found.option.count == "0":
-        return found
-    return replace(found, key=key)
-
-
-def _at_equals(word: str) -> tuple[str, tuple[str, ...]]:
-    """Return the part before ``=``, and the value after it; no value without ``=``."""
-    written, equals, value = word.partition("=")
-    if not equals:
-        return word, ()
-    return written, (value,)
-
-
-def _full_name(name: str, table: OptionTable) -> str | None:
-    """Return a long name as the table spells it, also where it is shortened.
-
-    Return None for an unknown or ambiguous one.
-    """
-    if name in table.spellings:
-        return name
-    if len(name) < 3:
-        return None
-    candidates = [each for each in table.spellings if each.startswith(name)]
-    if len(candidates) != 1:
-        return None
-    return candidates[0]
-
-
-def _find_short(word: str, table: OptionTable) -> Argument | None:
-    if word in table.spellings:
-        return _argument(word, word, table)
-    written, values = _at_equals(word)
-    if written in table.spellings:
-        return replace(_argument(written, word, table), values=values, attached=True)
-    if word[:2] in table.spellings:
-        return replace(_argument(word[:2], word, table), values=(word[2:],), attached=True)
-    if _NEGATIVE.fullmatch(word) or " " in word:
-        return None
-    return replace(_argument(written, word, table), values=values, attached=bool(values))
-
-
-def _argument(spelling: str, word: str, table: OptionTable) -> Argument:
-    option = table.spellings.get(spelling)
-    if option is None:
-        return Argument(spelling, (word,))
-    return Argument(option.name, (word,), on=spelling not in option.off, option=option)
-
-
 def _written(words: tuple[str, ...], table: OptionTable) -> Argument:
     """Return one of our options with its value, whatever the value's form."""
-    option = _find(words[0], table) or Argument(words[0], words[:1])
-    return _with_following(option, words)
+    option = find_option(words[0], table) or Argument(words[0], words[:1])
+    return with_following(option, words)
 
 
 def _with_value(argument: Argument, value: str) -> Argument:
@@ -418,21 +258,3 @@ def _with_value(argument: Argument, value: str) -> Argument:
             start = word[: len(word) - len(argument.value)]
         return replace(argument, words=(start + value,), values=(value,))
     return replace(argument, words=(argument.words[0], value), values=(value,))
-
-
-def _as_object(arguments: Sequence[Argument]) -> str:
-    """Return all ``--option.key value`` as a JSON object, "" without any."""
-    keyed = [argument for argument in arguments if argument.key]
-    if not keyed:
-        return ""
-    made: dict[str, Any] = {}
-    for argument in keyed:
-        *outer, last = argument.key.split(".")
-        level = made
-        for key in outer:
-            inner = level.get(key)
-            if not isinstance(inner, dict):
-                inner = level[key] = {}
-            level = inner
-        level[last] = argument.value
-    return json.dumps(made)

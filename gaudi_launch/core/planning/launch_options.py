@@ -11,6 +11,7 @@ from functools import partial
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.fields import OptionRecord, switch, value, values
 from gaudi_launch.core.planning import parse as read
+from gaudi_launch.core.planning import parse_ranges
 
 _MODEL, _CARDS, _LENGTHS, _ENGINE, _MORE = "Model and address", "Cards", "Lengths", "Engine", "More"
 SHORT_DTYPES = {"bf16": "bfloat16", "fp16": "float16"}
@@ -29,7 +30,7 @@ def _output(flag: str, text: str) -> tuple[int, int]:
     figures = text.lower().rstrip("km").replace(",", "")
     if not figures.isdigit() and any(each.isalpha() or each in "/~" for each in text):
         raise LaunchError("render.output_option", ExitCode.USAGE, found=text)
-    return read.pair(flag, text)
+    return parse_ranges.pair(flag, text)
 
 
 def _dtype(flag: str, text: str) -> str:
@@ -37,7 +38,7 @@ def _dtype(flag: str, text: str) -> str:
 
 
 def _time_scale(flag: str, text: str) -> float:
-    return float(read.fraction(flag, text, 0.1, 1000.0))
+    return float(parse_ranges.fraction(flag, text, 0.1, 1000.0))
 
 
 @dataclass(frozen=True)
@@ -90,7 +91,7 @@ class LaunchOptions(OptionRecord):
         help="Module IDs to use, e.g. 0,1,2,3.",
         panel=_CARDS,
         metavar="LIST",
-        read=read.module_ranges,
+        read=parse_ranges.module_ranges,
     )
     plan_file: str | None = value(
         "--plan", help="Plan the options of a file that --save wrote.", panel=_MODEL, metavar="FILE"
@@ -115,7 +116,7 @@ class LaunchOptions(OptionRecord):
         help="Input tokens per request, MIN,MAX: 64,32k (k 1000, K 1024).",
         panel=_LENGTHS,
         metavar="RANGE",
-        read=read.pair,
+        read=parse_ranges.pair,
     )
     output_range: tuple[int, int] | None = value(
         "-o",
@@ -162,14 +163,14 @@ class LaunchOptions(OptionRecord):
         help="Hot batch and length, warmed up tightly: 8,24k.",
         panel=_LENGTHS,
         metavar="BATCH,LEN",
-        read=read.reduce,
+        read=parse_ranges.reduce,
     )
     padding_limit: str | None = value(
         "--padding-limit",
         help="Maximum padding fraction of a bucket, 0 to 0.5.",
         panel=_LENGTHS,
         metavar="X",
-        read=partial(read.fraction, least=0.0, most=0.5),
+        read=partial(parse_ranges.fraction, least=0.0, most=0.5),
     )
     max_capture_len: int | None = value(
         "--max-capture-len",
@@ -199,7 +200,7 @@ class LaunchOptions(OptionRecord):
         help="Fraction of free card memory to use.",
         panel=_ENGINE,
         metavar="X",
-        read=partial(read.fraction, least=0.01, most=1.0),
+        read=partial(parse_ranges.fraction, least=0.01, most=1.0),
     )
     quant_config: str | None = value(
         "--quant-config", help="Quantisation file (QUANT_CONFIG).", panel=_ENGINE, metavar="FILE"
@@ -220,7 +221,7 @@ class LaunchOptions(OptionRecord):
         help="ray-serve: replicas of the model, N or MIN..MAX.",
         panel=_ENGINE,
         metavar="N",
-        read=read.replicas,
+        read=parse_ranges.replicas,
         join="..",
     )
     target_ongoing: int | None = value(

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Literal
 
-from gaudi_launch.core.base.reader import shipped
+from gaudi_launch.core.base.reader import shipped_json
 
 # the number of values of an option, as argparse writes it; "0": a bare flag
 Count = Literal["0", "1", "?", "+"]
@@ -74,7 +74,7 @@ def option_table(name: str) -> OptionTable:
     """
     if not name:
         return GENERIC
-    document = shipped("engines", "options", f"{name}.json")
+    document = shipped_json("engines", "options", f"{name}.json")
     return OptionTable(name, tuple(_options(document["options"])))
 
 
@@ -101,7 +101,7 @@ def variable_table(name: str) -> Mapping[str, str]:
     """
     if not name:
         return {}
-    document = shipped("engines", "variables", f"{name}.json")
+    document = shipped_json("engines", "variables", f"{name}.json")
     sources = document["sources"]
     found = {}
     for variable, place in document["variables"].items():

@@ -16,7 +16,7 @@ from gaudi_launch.core.base.fields import options_of
 from gaudi_launch.core.base.json_values import mapping
 from gaudi_launch.core.base.messages import Message, message
 from gaudi_launch.core.base.optional import mapped
-from gaudi_launch.core.base.reader import shipped
+from gaudi_launch.core.base.yaml_reader import shipped
 from gaudi_launch.core.models.model import Model
 from gaudi_launch.core.planning.engine_args import EngineArgs
 from gaudi_launch.core.planning.launch_options import LaunchOptions

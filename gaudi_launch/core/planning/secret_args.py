@@ -8,8 +8,9 @@ from dataclasses import replace
 from pathlib import PurePath
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
-from gaudi_launch.core.base.redact import reveals_secret
-from gaudi_launch.core.planning.engine_args import Argument, EngineArgs, engine_args
+from gaudi_launch.core.base.redact_values import reveals_secret
+from gaudi_launch.core.planning.engine_args import EngineArgs, engine_args
+from gaudi_launch.core.planning.engine_argument import Argument
 from gaudi_launch.core.planning.option_table import UNKNOWN, UPSTREAM, option_table
 from gaudi_launch.core.planning.request import Request
 

@@ -10,7 +10,7 @@ from gaudi_launch.core.models.sizing import WEIGHT_BYTES
 from gaudi_launch.core.planning.effects import speculative_options, unmodelled
 from gaudi_launch.core.planning.engine import Context, Engine
 from gaudi_launch.core.planning.memory import division, type_on_card
-from gaudi_launch.core.planning.parse import Ranges
+from gaudi_launch.core.planning.parse_ranges import Ranges
 from gaudi_launch.core.planning.plan import Setting
 from gaudi_launch.core.planning.precision import runs_fp8, weight_type
 from gaudi_launch.core.planning.request import Request

@@ -10,7 +10,8 @@ from typing import Any
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.messages import message
-from gaudi_launch.core.base.reader import parse_yaml, read_json
+from gaudi_launch.core.base.reader import read_json
+from gaudi_launch.core.base.yaml_reader import parse_yaml
 from gaudi_launch.core.render.rendered import Rendered
 from gaudi_launch.core.render.yaml_text import documents, dump
 

@@ -10,8 +10,8 @@ from urllib.parse import urlsplit
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.json_values import array, mapping
-from gaudi_launch.core.planning.engine_args import split_argv
-from gaudi_launch.core.services.state import registry, store
+from gaudi_launch.core.planning.engine_argument import last_value
+from gaudi_launch.core.services.state import chosen, store
 
 # an address to listen on is not an address for requests
 _ANY = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}
@@ -53,7 +53,7 @@ class Target:
 
 
 def target(text: str | None, *, running: bool = True) -> Target:
-    """Return the server of a URL, or of a service as `registry.resolve` finds it.
+    """Return the server of a URL, or of a service as `chosen.resolve` finds it.
 
     A URL is ``http://host:port`` or ``host:port``, with or without /v1. ``running``: a service that
     is not ready by its record is refused. Raises LaunchError: USAGE for a value that is neither,
@@ -62,7 +62,7 @@ def target(text: str | None, *, running: bool = True) -> Target:
     word = text.strip() if text is not None else None
     if word is not None and ":" in word:
         return Target(_base(word))
-    service = registry.resolve(word)
+    service = chosen.resolve(word)
     name = service.name
     if running and service.phase != "ready":
         raise LaunchError("measure.not_ready", ExitCode.FAILED, name=name, phase=service.phase)
@@ -73,7 +73,7 @@ def target(text: str | None, *, running: bool = True) -> Target:
 def option(plan: Mapping[str, Any], name: str) -> str | None:
     """Return the last value of an engine option in a plan's argument list, or None."""
     words = [str(word) for word in array(plan.get("argv"))]
-    return split_argv(words).last(name) or None
+    return last_value(words, name) or None
 
 
 def _base(text: str) -> str:

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from gaudi_launch.core.base.metrics_page import samples
-from gaudi_launch.core.services.probe import ask
+from gaudi_launch.core.services.server_request import ask
 
 _NAMES: Mapping[str, tuple[str, ...]] = {
     "running": ("vllm:num_requests_running", "tgi_batch_current_size"),

@@ -1,44 +1,22 @@
 """Test whether a server answers: its models, then one tiny completion.
 
 /health alone is not enough (an engine was seen healthy that failed at its first request). A model
-that generates nothing gets a request of its task. Proxies are bypassed: they would intercept
-127.0.0.1.
-
-The standard library alone: `extensions.cluster.readiness` sends this text to hosts without this
-package, and `ps`, `status` and the supervisor call it often, so they do not import requests
-(`core.base.http_client` does).
+that generates nothing gets a request of its task. The standard library alone:
+`extensions.cluster.readiness` sends this text, with that of the modules that it imports, to hosts
+without this package.
 """
 
 from __future__ import annotations
 
-import contextlib
 import errno
-import json
-import logging
 import socket
-import ssl
-import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
-from http.client import HTTPConnection, HTTPResponse, HTTPSConnection
 from typing import Any
-from urllib.error import HTTPError, URLError
-from urllib.request import (
-    HTTPDefaultErrorHandler,
-    HTTPErrorProcessor,
-    HTTPHandler,
-    HTTPRedirectHandler,
-    HTTPSHandler,
-    OpenerDirector,
-    Request,
-    UnknownHandler,
-)
 
-from gaudi_launch.core.base.plain_json import plain_json
+from gaudi_launch.core.services.server_answers import POOLED, not_served, pooled_question
+from gaudi_launch.core.services.server_request import ProbeResult, ask
 
-_log = logging.getLogger(__name__)
-
-_MOST_BYTES = 1 << 20
 # a first chat of one token may compile a graph
 _CHAT_SECONDS = 60.0
 _NO_LIMIT = float("inf")
@@ -46,10 +24,6 @@ CHAT = "/v1/chat/completions"
 
 # the stage of a server that answers under another name than the expected one
 OTHER = "other"
-# paths of servers that generate nothing, by task. The order matters: an embedding model also
-# answers scores at /rerank, and /pooling exists for every such model (vllm-project/vllm
-# 0.32.0:vllm/entrypoints/pooling/factories.py register_pooling_api_routers)
-POOLED = {"embed": "/v1/embeddings", "rerank": "/rerank", "pool": "/pooling"}
 
 
 @dataclass(frozen=True)
@@ -66,28 +40,6 @@ class Readiness:
     model: str | None = None
     path: str = ""
     no_chat: str = ""
-
-
-@dataclass(frozen=True)
-class ProbeResult:
-    """An answer; without one, ``trouble`` is the reason and the status 0."""
-
-    status: int
-    body: bytes
-    trouble: str | None = None
-
-    def why(self, path: str) -> str:
-        """Return the reason of a failure at this path."""
-        if self.trouble is None:
-            return f"{path}: {self.status}"
-        return self.trouble
-
-    @property
-    def document(self) -> Any:
-        try:
-            return plain_json(self.body)
-        except ValueError:
-            return None
 
 
 @dataclass(frozen=True)
@@ -219,48 +171,6 @@ def _probe_pooled(server: _Server, name: str) -> Readiness:
     return Readiness(True, "ready", "no completions", name)
 
 
-def pooled_question(task: str, model: str, texts: Sequence[str]) -> dict[str, Any]:
-    """Return the request for a task of POOLED.
-
-    To a reranker, the first text is the query for the others.
-    """
-    if task == "rerank":
-        return {"model": model, "query": texts[0], "documents": list(texts[1:])}
-    return {"model": model, "input": list(texts)}
-
-
-def not_served(status: int, body: bytes) -> bool:
-    """Return True if the server answers that the model does not support the request.
-
-    vLLM leaves the path out, or answers "The model does not support ... API" with status 501
-    (vllm-project/vllm 0.32.0:vllm/entrypoints/pooling/factories.py,
-    entrypoints/serve/exception_handling/error_response.py) or 400
-    (HabanaAI/vllm-fork@0716b306:vllm/entrypoints/openai/api_server.py).
-    """
-    return status in (404, 405, 501) or (status == 400 and b"does not support" in body)
-
-
-def true_status(status: int, body: bytes) -> int:
-    """Return the status of an answer, also of an error that came with 200.
-
-    The forks return an error object with 200 for a request that their model does not support
-    (HabanaAI/vllm-fork@17a7946f4:vllm/entrypoints/openai/api_server.py create_completion); its code
-    is the intended status.
-    """
-    if status != 200 or b'"error"' not in body[:100]:
-        return status
-    try:
-        found = plain_json(body)
-    except ValueError:
-        return status
-    code = None
-    if isinstance(found, dict) and found.get("object") == "error":
-        code = found.get("code")
-    if isinstance(code, int) and 400 <= code < 600:
-        return code
-    return status
-
-
 def _probe_tgi(server: _Server, complete: bool) -> Readiness:
     """Test TGI, and servers without /v1/models.
 
@@ -291,146 +201,6 @@ def _same_model(found: str, names: Sequence[str]) -> bool:
     """
     last = {name.rstrip("/").rpartition("/")[2].lower() for name in names}
     return found.rstrip("/").rpartition("/")[2].lower() in last
-
-
-class _NoRedirect(HTTPRedirectHandler):
-    """Treats a redirect as the answer, never followed: it would leak the API key."""
-
-    def redirect_request(self, *_: Any) -> None:
-        return None
-
-
-def ask(
-    url: str,
-    timeout: float,
-    api_key: str | None = None,
-    question: dict[str, Any] | None = None,
-    most_bytes: int = _MOST_BYTES,
-    verify: bool = True,
-) -> ProbeResult:
-    """Send one request, a POST with a ``question``; return the answer of any status.
-
-    Proxies are bypassed and redirects not followed; it takes ``timeout`` seconds at most, however
-    slowly the server sends; ``most_bytes`` of the body are read. ``verify`` False: the certificate
-    is not checked.
-    """
-    headers: dict[str, str] = {}
-    body = None
-    if question is not None:
-        headers["Content-Type"] = "application/json"
-        body = json.dumps(question).encode()
-    if api_key:
-        headers["Authorization"] = f"Bearer {api_key}"
-    limit = _Limit()
-    timer = threading.Timer(timeout, limit.cut)
-    timer.daemon = True
-    timer.start()
-    try:
-        request = Request(url, data=body, headers=headers)
-        answer = _exchange(_opener(url, limit, verify), request, timeout, most_bytes)
-    finally:
-        timer.cancel()
-    if limit.over:
-        # a truncated answer may look complete
-        return _failed("timed out")
-    return answer
-
-
-def _failed(reason: str) -> ProbeResult:
-    return ProbeResult(0, b"", reason)
-
-
-def _exchange(
-    opener: OpenerDirector, request: Request, timeout: float, most_bytes: int
-) -> ProbeResult:
-    try:
-        with opener.open(request, timeout=timeout) as response:
-            body = response.read(most_bytes)
-            return ProbeResult(true_status(response.status, body), body)
-    except HTTPError as error:
-        with error:
-            return ProbeResult(error.code, error.read(most_bytes))
-    except URLError as error:
-        return _failed(str(error.reason))
-    except (OSError, ValueError) as error:
-        return _failed(str(error) or type(error).__name__)
-    except Exception as error:
-        # http.client raises its own errors for answers that are not HTTP
-        return _failed(type(error).__name__)
-
-
-class _Limit:
-    """Ends a request after its time; a socket's timeout restarts with every byte."""
-
-    def __init__(self) -> None:
-        self.over = False
-        self._lock = threading.Lock()
-        self._socket: socket.socket | None = None
-
-    def watch(self, connected: socket.socket) -> None:
-        with self._lock:
-            self._socket = connected
-            if self.over:
-                self._shut()
-
-    def cut(self) -> None:
-        with self._lock:
-            self.over = True
-            self._shut()
-
-    def _shut(self) -> None:
-        if self._socket is not None:
-            with contextlib.suppress(OSError):
-                self._socket.shutdown(socket.SHUT_RDWR)
-
-
-def _opener(url: str, limit: _Limit, verify: bool) -> OpenerDirector:
-    """Return an opener without proxies and redirects.
-
-    Certificates are read for https only, which takes longer than a local answer.
-    """
-
-    context = None
-    if not verify:
-        context = _unverified()
-
-    class Connection(HTTPConnection):
-        def connect(self) -> None:
-            super().connect()
-            limit.watch(self.sock)
-
-    class SecureConnection(HTTPSConnection):
-        def connect(self) -> None:
-            super().connect()
-            limit.watch(self.sock)
-
-    class Handler(HTTPHandler):
-        def http_open(self, request: Request) -> HTTPResponse:
-            return self.do_open(Connection, request)
-
-    class SecureHandler(HTTPSHandler):
-        def https_open(self, request: Request) -> HTTPResponse:
-            return self.do_open(SecureConnection, request, context=context)
-
-    opener = OpenerDirector()
-    for handler in (
-        Handler,
-        HTTPDefaultErrorHandler,
-        HTTPErrorProcessor,
-        UnknownHandler,
-        _NoRedirect,
-    ):
-        opener.add_handler(handler())
-    if url.lower().startswith("https:"):
-        opener.add_handler(SecureHandler(context=context))
-    return opener
-
-
-def _unverified() -> ssl.SSLContext:
-    context = ssl.create_default_context()
-    context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE
-    return context
 
 
 def _models(document: Any) -> list[str]:

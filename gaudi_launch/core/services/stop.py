@@ -19,8 +19,9 @@ from gaudi_launch.core.services.metrics import requests_of
 from gaudi_launch.core.services.process.sockets import remove_dead
 from gaudi_launch.core.services.run_record import RunRecord
 from gaudi_launch.core.services.state import store
+from gaudi_launch.core.services.state.chosen import find
 from gaudi_launch.core.services.state.orphans import Orphan, end, orphans
-from gaudi_launch.core.services.state.registry import ServiceRecord, find, hold, runs
+from gaudi_launch.core.services.state.registry import ServiceRecord, hold, runs
 
 _log = logging.getLogger(__name__)
 

@@ -21,7 +21,7 @@ from gaudi_launch.core.services.diagnosis import explain
 from gaudi_launch.core.services.diagnosis.diagnose import Cause
 from gaudi_launch.core.services.diagnosis.drift import DriftError, drift_errors
 from gaudi_launch.core.services.diagnosis.explain import Explanation
-from gaudi_launch.core.services.state import registry, store
+from gaudi_launch.core.services.state import chosen, registry, store
 from gaudi_launch.core.services.state.registry import ServiceRecord
 
 _log = logging.getLogger(__name__)
@@ -37,7 +37,7 @@ def why(log: str | None, exit_status: int | None) -> Explanation:
     if log is None:
         failed = [each for each in registry.services() if each.failed]
         if not failed:
-            return _of_service(registry.resolve(None), exit_status)
+            return _of_service(chosen.resolve(None), exit_status)
         last = max(
             failed, key=lambda each: float(each.state.get("ended") or each.state.get("began") or 0)
         )
@@ -47,7 +47,7 @@ def why(log: str | None, exit_status: int | None) -> Explanation:
     if path.exists() and not path.is_dir():
         return _with_drift(explain.explain_log(path, exit_status))
     try:
-        service = registry.resolve(log)
+        service = chosen.resolve(log)
     except LaunchError as error:
         if error.id != "services.unknown" or not _is_path(log):
             raise

@@ -7,7 +7,7 @@ from statistics import median
 from typing import Any
 
 from gaudi_launch.core.base.messages import Message, message
-from gaudi_launch.core.base.reader import shipped
+from gaudi_launch.core.base.yaml_reader import shipped
 from gaudi_launch.extensions.acceptance.records import StepMeasurement, StepResult
 
 _WORST = ("wrong", "fail", "warn")

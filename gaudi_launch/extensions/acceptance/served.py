@@ -23,7 +23,7 @@ from gaudi_launch.core.base.json_values import mapping
 from gaudi_launch.core.base.messages import Message, message
 from gaudi_launch.core.base.reader import parse_json
 from gaudi_launch.core.engines.registry import ENGINES, installation
-from gaudi_launch.core.services.state import registry
+from gaudi_launch.core.services.state import chosen, registry
 from gaudi_launch.core.services.stop import stop
 from gaudi_launch.extensions.acceptance.records import NoFigure, StepMeasurement
 from gaudi_launch.extensions.acceptance.tools import ProgramEnd, TestBed
@@ -160,7 +160,7 @@ def _figures(name: str, seconds: float) -> StepMeasurement:
         "facts": dict(facts),
         "phases": _seconds_of(status["phases"]),
         "summary": dict(summary),
-        "log": _log_lines(registry.find(name).folder / "engine.log"),
+        "log": _log_lines(chosen.find(name).folder / "engine.log"),
     }
     return StepMeasurement(values, "", details=details)
 

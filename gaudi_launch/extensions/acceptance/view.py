@@ -11,8 +11,7 @@ from gaudi_launch.cli.console import emit_json, known
 from gaudi_launch.cli.short_page import NotedRow, ShortPage, next_line
 from gaudi_launch.core.base import codec
 from gaudi_launch.core.base.durations import rough
-from gaudi_launch.core.base.messages import text
-from gaudi_launch.core.host.files import printable
+from gaudi_launch.core.base.messages import printable, text
 from gaudi_launch.extensions.acceptance.case import exit_code
 from gaudi_launch.extensions.acceptance.judge import facts
 from gaudi_launch.extensions.acceptance.records import STATUSES

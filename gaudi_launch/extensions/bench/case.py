@@ -21,7 +21,7 @@ from gaudi_launch.core.launch.prediction import of_record
 from gaudi_launch.core.launch.saved_plan import read
 from gaudi_launch.core.predict.load import from_ranges
 from gaudi_launch.core.services.endpoint import Target, api_key, target
-from gaudi_launch.core.services.state import registry
+from gaudi_launch.core.services.state import chosen, registry
 from gaudi_launch.extensions.bench import external_tools, measurement, protocols, server
 from gaudi_launch.extensions.bench.client import Client, ServerError
 from gaudi_launch.extensions.bench.measurement import (
@@ -230,7 +230,7 @@ def _run_so_far(found: Target) -> RunRecord | None:
 
     if found.name is None or mapping(found.plan.get("engine")).get("simulated") is not True:
         return None
-    service = registry.find(found.name)
+    service = chosen.find(found.name)
     return run_so_far(service.folder, service.state.get("engine_began"))
 
 

@@ -10,7 +10,7 @@ import typer
 
 from gaudi_launch.cli.record_options import record
 from gaudi_launch.core.base.fields import OptionRecord, text, value
-from gaudi_launch.core.planning import parse
+from gaudi_launch.core.planning import parse, parse_ranges
 from gaudi_launch.core.services.endpoint import api_key
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ MODEL = typer.Option(None, "--model", metavar="NAME", help="The model's name in 
 
 
 def _temperature(flag: str, text: str) -> float:
-    return float(parse.fraction(flag, text, 0.0, 2.0))
+    return float(parse_ranges.fraction(flag, text, 0.0, 2.0))
 
 
 @dataclass(frozen=True)

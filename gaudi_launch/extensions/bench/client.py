@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 import h11
 
 from gaudi_launch.core.base.reader import parse_json
-from gaudi_launch.core.services.probe import true_status
+from gaudi_launch.core.services.server_answers import true_status
 
 _MOST_BYTES = 16 << 20
 _READ = 1 << 16

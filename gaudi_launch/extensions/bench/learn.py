@@ -30,7 +30,7 @@ from gaudi_launch.core.predict.learned import (
 )
 from gaudi_launch.core.predict.learning import learn as next_version
 from gaudi_launch.core.services.log.follow import Follower
-from gaudi_launch.core.services.state import registry, store
+from gaudi_launch.core.services.state import chosen, registry, store
 from gaudi_launch.extensions.bench.external_tools import vllm_summary
 from gaudi_launch.extensions.bench.run_file import load
 
@@ -233,7 +233,7 @@ def _setup_of_service(path: Path, service: str) -> RecordedSetup:
         service = next((one.name for one in registry.services() if one.state.get("log") == log), "")
     if not service:
         raise _Unusable("learn.no_service")
-    return _setup(store.read(registry.resolve(service).folder, "plan.json") or {})
+    return _setup(store.read(chosen.resolve(service).folder, "plan.json") or {})
 
 
 def _of_metrics(path: Path, text: str, service: str) -> Iterable[SpeedMeasurement]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from gaudi_launch.core.base.fields import OptionRecord, switch, text, value
-from gaudi_launch.core.planning import parse
+from gaudi_launch.core.planning import parse, parse_ranges
 
 # clients without a rate and a number of them
 CONCURRENCY = 4
@@ -15,7 +15,7 @@ _LOAD, _HOW = "Load", "How to ask"
 
 
 def _rate(flag: str, text: str) -> float:
-    return float(parse.fraction(flag, text, 0.0001, 1e6))
+    return float(parse_ranges.fraction(flag, text, 0.0001, 1e6))
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class BenchOptions(OptionRecord):
         help="Input tokens: one length or MIN,MAX (default 256).",
         panel=_LOAD,
         metavar="RANGE",
-        read=parse.pair,
+        read=parse_ranges.pair,
     )
     output: tuple[int, int] | None = value(
         "-o",
@@ -73,7 +73,7 @@ class BenchOptions(OptionRecord):
         help="Output tokens: one length or MIN,MAX (default 64).",
         panel=_LOAD,
         metavar="RANGE",
-        read=parse.pair,
+        read=parse_ranges.pair,
     )
     seed: int | None = value(
         "--seed",

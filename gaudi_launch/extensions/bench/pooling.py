@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gaudi_launch.core.base.json_values import mapping
-from gaudi_launch.core.services.probe import POOLED, not_served, pooled_question
+from gaudi_launch.core.services.server_answers import POOLED, not_served, pooled_question
 from gaudi_launch.extensions.bench.client import Client, ServerError
 from gaudi_launch.extensions.bench.protocols import count_of, refused, shown
 

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from gaudi_launch.core.base.json_values import array, mapping
+from gaudi_launch.core.base.messages import printable
 from gaudi_launch.core.base.optional import value_or
 from gaudi_launch.core.base.reader import parse_json
-from gaudi_launch.core.host.files import printable
 from gaudi_launch.extensions.bench.client import Client, Reply, ServerError
 
 _MOST_EVENT = 4 << 20

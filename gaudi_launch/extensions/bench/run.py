@@ -13,7 +13,7 @@ from gaudi_launch.core.base.errors import ExitCode
 from gaudi_launch.core.base.messages import text
 from gaudi_launch.core.planning.launch_options import LaunchOptions
 from gaudi_launch.core.services.endpoint import target
-from gaudi_launch.core.services.state.registry import with_model
+from gaudi_launch.core.services.state.chosen import with_model
 from gaudi_launch.extensions.bench.chat import talk
 from gaudi_launch.extensions.bench.chat_options import Chat, ChatOptions
 

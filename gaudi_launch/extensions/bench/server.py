@@ -12,7 +12,7 @@ from functools import cache
 from typing import Any
 
 from gaudi_launch.core.base.json_values import mapping
-from gaudi_launch.core.services.probe import POOLED
+from gaudi_launch.core.services.server_answers import POOLED
 from gaudi_launch.extensions.bench import pooling
 from gaudi_launch.extensions.bench.client import Client, Reply, ServerError
 from gaudi_launch.extensions.bench.protocols import (

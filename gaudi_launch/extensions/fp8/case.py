@@ -21,7 +21,7 @@ from gaudi_launch.core.launch.model_setup import Wanted, bring, fetch
 from gaudi_launch.core.launch.report import Reporter
 from gaudi_launch.core.models.config import looks_like_hub_id, name_of
 from gaudi_launch.core.models.hub.local import find_local
-from gaudi_launch.core.planning import parse
+from gaudi_launch.core.planning import parse, parse_ranges
 from gaudi_launch.core.planning.known_model import known_model
 from gaudi_launch.core.planning.placement import choose, parse_visible
 from gaudi_launch.core.planning.request import Request
@@ -67,7 +67,7 @@ class CalibrateOptions(OptionRecord):
         "--modules",
         metavar="LIST",
         help="Module IDs to use, e.g. 0,1,2,3.",
-        read=parse.module_ranges,
+        read=parse_ranges.module_ranges,
     )
     python: str | None = value("--python", metavar="PATH", help="The engine's interpreter.")
     batch: int | None = value(

@@ -16,7 +16,7 @@ from typing import Any
 
 from gaudi_launch.core.base import json_schema
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
-from gaudi_launch.core.base.reader import shipped
+from gaudi_launch.core.base.reader import shipped_json
 
 # docs: Kubernetes, Object Names and IDs; Labels and Selectors
 NAME = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?")
@@ -30,7 +30,7 @@ def schemas() -> dict[str, Any]:
 
     It has ``kinds`` by "API kind", and ``$defs``.
     """
-    found: dict[str, Any] = shipped("kubernetes", "schemas.json")
+    found: dict[str, Any] = shipped_json("kubernetes", "schemas.json")
     return found
 
 

@@ -16,8 +16,9 @@ from pathlib import Path
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.messages import Message, message, text
 from gaudi_launch.core.base.optional import mapped
-from gaudi_launch.core.base.reader import parse_yaml
-from gaudi_launch.core.base.redact import is_secret_variable, redact_arguments, redact_text
+from gaudi_launch.core.base.redact import redact_text
+from gaudi_launch.core.base.redact_values import is_secret_variable, redact_arguments
+from gaudi_launch.core.base.yaml_reader import parse_yaml
 from gaudi_launch.core.engines.registry import find, image_versions, releases_of
 from gaudi_launch.core.engines.support import versions
 from gaudi_launch.core.engines.version_facts import names_of, plain_option
@@ -26,7 +27,7 @@ from gaudi_launch.core.host.hardware import Host
 from gaudi_launch.core.launch.machine import load
 from gaudi_launch.core.models.model import Model
 from gaudi_launch.core.planning import parse
-from gaudi_launch.core.planning.engine_args import Argument, read_words
+from gaudi_launch.core.planning.engine_argument import Argument, read_words
 from gaudi_launch.core.planning.known_model import known_model
 from gaudi_launch.core.planning.model_name import name_warning
 from gaudi_launch.core.planning.passthrough import OWN_OPTIONS, with_own_words

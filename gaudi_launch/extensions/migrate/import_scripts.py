@@ -17,7 +17,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
-from gaudi_launch.core.planning import parse
+from gaudi_launch.core.planning import parse, parse_ranges
 from gaudi_launch.core.planning.request import Request
 from gaudi_launch.extensions.migrate.start_command import ASSIGNMENT, ENDS_COMMAND
 
@@ -149,14 +149,14 @@ def _fields_1_21(given: Mapping[str, str]) -> dict[str, Any]:
         "host": given.get("-u"),
         "port": _optional(given, "-p", parse.port),
         "dtype": given.get("-d"),
-        "input_range": _optional(given, "-i", partial(parse.pair, short=False)),
-        "output_range": _optional(given, "-o", partial(parse.pair, short=False)),
+        "input_range": _optional(given, "-i", partial(parse_ranges.pair, short=False)),
+        "output_range": _optional(given, "-o", partial(parse_ranges.pair, short=False)),
         "max_num_batched_tokens": _optional(given, "-t", parse.number),
         "max_model_len": _optional(given, "-l", parse.number),
         "max_num_seqs": _optional(given, "-b", parse.number),
         "scheduler_steps": _optional(given, "-e", parse.number),
         "cache_dir": given.get("-c") or None,
-        "reduce": _optional(given, "-r", partial(parse.reduce, short=False)),
+        "reduce": _optional(given, "-r", partial(parse_ranges.reduce, short=False)),
         "skip_warmup": "-s" in given,
         "profile": "-f" in given,
         "no_zero_padding": "-z" in given,
@@ -187,9 +187,11 @@ def _fields_1_22(given: Mapping[str, str]) -> dict[str, Any]:
         "max_prefill_seqs": prefill,
         "max_num_seqs": _optional(given, "-b", parse.number),
         "max_capture_len": _optional(given, "-g", parse.number),
-        "memory_utilization": _optional(given, "-u", partial(parse.fraction, least=0.01, most=1)),
+        "memory_utilization": _optional(
+            given, "-u", partial(parse_ranges.fraction, least=0.01, most=1)
+        ),
         "padding_limit": _optional(
-            given, "-l", partial(parse.fraction, least=0.0, most=0.5, strict=True)
+            given, "-l", partial(parse_ranges.fraction, least=0.0, most=0.5, strict=True)
         ),
         "cache_dir": given.get("-c") or None,
         "skip_warmup": "-s" in given,

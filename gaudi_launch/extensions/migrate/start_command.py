@@ -13,7 +13,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from gaudi_launch.core.base.json_values import mapping
-from gaudi_launch.core.planning.engine_args import Argument, read_words
+from gaudi_launch.core.planning.engine_argument import Argument, read_words
 from gaudi_launch.core.planning.option_table import EngineOption, OptionTable
 
 ASSIGNMENT = re.compile(r"^([A-Za-z_][A-Za-z0-9_]*)=(.*)$", re.DOTALL)

@@ -9,7 +9,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
-from gaudi_launch.core.base.reader import BadDocument, parse_yaml
+from gaudi_launch.core.base.reader import BadDocument
+from gaudi_launch.core.base.yaml_reader import parse_yaml
 from gaudi_launch.core.planning.engine import Scaling
 from gaudi_launch.core.planning.engine_args import EngineArgs, split_argv
 from gaudi_launch.extensions.ray.schema import check

@@ -12,7 +12,7 @@ from gaudi_launch.core.base.errors import ExitCode, LaunchError, file_error
 from gaudi_launch.core.base.fields import text
 from gaudi_launch.core.base.messages import Message, message
 from gaudi_launch.core.base.optional import mapped
-from gaudi_launch.core.base.redact import redact_document
+from gaudi_launch.core.base.redact_values import redact_document
 from gaudi_launch.core.engines import registry
 from gaudi_launch.core.host.accelerators import accelerator_of
 from gaudi_launch.core.launch.command_line import serve_command
@@ -32,7 +32,8 @@ from gaudi_launch.core.launch.traffic_options import (
 )
 from gaudi_launch.core.planning.launch_options import LaunchOptions
 from gaudi_launch.core.planning.model_name import name_warning, request_name
-from gaudi_launch.core.planning.parse import Ranges, if_given, number, pair, seconds
+from gaudi_launch.core.planning.parse import if_given, number, seconds
+from gaudi_launch.core.planning.parse_ranges import Ranges, pair
 from gaudi_launch.core.planning.passthrough import REPLICAS, refuse_layout
 from gaudi_launch.core.planning.placement import check_named, parse_visible
 from gaudi_launch.extensions.recommend.analytic import Group, fits

@@ -14,7 +14,8 @@ from gaudi_launch.core.base.messages import text
 from gaudi_launch.core.launch.report import Silent
 from gaudi_launch.core.launch.stop import check_drain, end
 from gaudi_launch.core.launch.stop import restart as restart_service
-from gaudi_launch.core.services.state.registry import find, read
+from gaudi_launch.core.services.state.chosen import find
+from gaudi_launch.core.services.state.registry import read
 from gaudi_launch.extensions.stack.change import (
     ChangedStack,
     ChangeOptions,

@@ -14,7 +14,7 @@ from typing import Any
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.profiles_check import first_problem, schema
-from gaudi_launch.core.base.reader import as_typed, checked_tree, line_of, read_text
+from gaudi_launch.core.base.yaml_reader import as_typed, checked_tree, line_of, read_text
 from gaudi_launch.core.services.state import store
 from gaudi_launch.extensions.stack.gateway.gateway_settings import (
     Balance,

@@ -27,7 +27,7 @@ from gaudi_launch.core.planning.engine_args import NO_ARGS, EngineArgs
 from gaudi_launch.core.planning.exported import check_exported
 from gaudi_launch.core.planning.lengths import ceil_div
 from gaudi_launch.core.planning.option_table import OptionTable
-from gaudi_launch.core.planning.parse import share
+from gaudi_launch.core.planning.parse_ranges import share
 from gaudi_launch.core.planning.plan import Command, EngineIdentity, Setting, variables_of
 from gaudi_launch.core.planning.request import Request
 from gaudi_launch.core.planning.requested_cards import refuse_heads

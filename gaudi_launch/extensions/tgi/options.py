@@ -11,7 +11,8 @@ from collections.abc import Mapping, Sequence
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.messages import text
-from gaudi_launch.core.planning.engine_args import Argument, engine_args
+from gaudi_launch.core.planning.engine_args import engine_args
+from gaudi_launch.core.planning.engine_argument import Argument
 from gaudi_launch.core.planning.option_table import UNKNOWN, EngineOption, OptionTable
 
 # 3.3.5 to 3.3.7 have the same Gaudi server: its code last changed before 3.3.5 (24c2bff6)

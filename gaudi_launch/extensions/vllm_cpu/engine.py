@@ -9,7 +9,7 @@ from typing import Literal
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.messages import Message, message
-from gaudi_launch.core.base.reader import shipped
+from gaudi_launch.core.base.reader import shipped_json
 from gaudi_launch.core.engines.base import (
     API_SERVER,
     VLLM,
@@ -59,7 +59,7 @@ class VllmCpu(Engine):
 
         Without one, of the list of the version that setup installs.
         """
-        shipped_lists = InstalledLists(**shipped("engines", "cpu.json")["lists"])
+        shipped_lists = InstalledLists(**shipped_json("engines", "cpu.json")["lists"])
         return support_of(
             model,
             self.identity.name,

@@ -17,7 +17,7 @@ from typing import IO, TYPE_CHECKING
 
 from gaudi_launch.core.base import codec, interrupt
 from gaudi_launch.core.base.background import Loop, in_background
-from gaudi_launch.core.base.debug_log import ChildLog
+from gaudi_launch.core.base.child_log import ChildLog
 from gaudi_launch.core.base.json_values import mapping
 from gaudi_launch.core.base.messages import text
 from gaudi_launch.core.base.reader import parse_json

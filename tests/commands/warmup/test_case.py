@@ -17,7 +17,8 @@ from gaudi_launch.core.buckets.optimiser.padding_cost import score
 from gaudi_launch.core.buckets.optimiser.workload_mix import expect
 from gaudi_launch.core.buckets.strategies import Judged
 from gaudi_launch.core.planning.launch_options import LaunchOptions
-from gaudi_launch.core.planning.parse import if_given, pair
+from gaudi_launch.core.planning.parse import if_given
+from gaudi_launch.core.planning.parse_ranges import pair
 from gaudi_launch.core.predict.learned import LearnedConstants, SpeedMeasurement, write_learned
 from gaudi_launch.core.predict.published import shapes
 from gaudi_launch.core.predict.simulator import simulate

@@ -15,6 +15,7 @@ import pytest
 
 from gaudi_launch.cli.main import run
 from gaudi_launch.core.base import debug_log, interrupt, locks
+from gaudi_launch.core.base.child_log import ChildLog
 
 _log = logging.getLogger("gaudi_launch.tests")
 
@@ -168,10 +169,10 @@ def logged() -> Iterator[list[str]]:
 def test_a_child_that_continues_or_never_began_has_no_end(
     logged: list[str],
 ) -> None:
-    detached = debug_log.ChildLog(_log, [Path("/bin/engine")])
+    detached = ChildLog(_log, [Path("/bin/engine")])
     detached.continues()
     detached.ended(0)
-    missing = debug_log.ChildLog(_log, ["engine"])
+    missing = ChildLog(_log, ["engine"])
     missing.failed(OSError("no text of the system"))
     missing.ended(1)
     assert logged == [
@@ -186,7 +187,7 @@ def test_the_folder_and_the_file_that_a_child_makes_are_its_users(log: Path) -> 
     former = os.umask(0)
     try:
         with debug_log.kept(debug=False):
-            debug_log.ChildLog(_log, ["engine"])
+            ChildLog(_log, ["engine"])
     finally:
         os.umask(former)
     assert (log.stat().st_mode & 0o777, log.parent.stat().st_mode & 0o777) == (0o600, 0o700)

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from gaudi_launch.core.base import interrupt
+from gaudi_launch.core.base.dropped_interrupt import redelivered
 from tests.support.places import TOP
 from tests.support.processes import is_alive
 from tests.support.waiting import GENEROUS, until
@@ -86,7 +87,7 @@ class Drops:
 
 def test_what_python_drops_is_raised_again() -> None:
     begin = time.monotonic()
-    with pytest.raises(KeyboardInterrupt), interrupt.redelivered():
+    with pytest.raises(KeyboardInterrupt), redelivered():
         dropping = Drops()
         del dropping
         time.sleep(GENEROUS)
@@ -248,7 +249,7 @@ def test_what_else_python_drops_reaches_the_former_hook(monkeypatch: pytest.Monk
         def __del__(self) -> None:
             raise ValueError
 
-    with interrupt.redelivered():
+    with redelivered():
         assert sys.unraisablehook is not mine
         failing = Fails()
         del failing
@@ -260,7 +261,7 @@ def test_off_the_main_thread_nothing_changes() -> None:
     hook = sys.unraisablehook
 
     def inside() -> tuple[object, ...]:
-        with interrupt.deferred(), interrupt.raised(signal.SIGTERM), interrupt.redelivered():
+        with interrupt.deferred(), interrupt.raised(signal.SIGTERM), redelivered():
             handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
             found = (*handlers, sys.unraisablehook)
             interrupt._requests.append(signal.SIGINT)

@@ -17,14 +17,8 @@ from hypothesis import strategies as st
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.plain_json import plain_json
-from gaudi_launch.core.base.reader import (
-    BadDocument,
-    line_of,
-    parse_json,
-    parse_yaml,
-    read_text,
-    standalone,
-)
+from gaudi_launch.core.base.reader import BadDocument, parse_json, standalone
+from gaudi_launch.core.base.yaml_reader import line_of, parse_yaml, read_text
 from tests.support.places import PACKAGE, TOP
 from tests.support.waiting import GENEROUS
 
@@ -183,7 +177,8 @@ _SINGLE = {
 }
 # where something else than core/base/reader.py reads, and why that is safe
 _EXCEPTIONS = {
-    "core/base/reader.py json.loads yaml.SafeLoader yaml.load yaml.parse yaml": "the one place",
+    "core/base/reader.py json.loads": "the one place for JSON",
+    "core/base/yaml_reader.py yaml.SafeLoader yaml.load yaml.parse yaml": "the one place for YAML",
     "core/base/plain_json.py json.loads": "the short reader",
     "extensions/acceptance/runtime/gaudi_card_rates.py json.loads": "the job of its launcher",
     "extensions/bench/check/runtime/gaudi_reference.py json.load": "the programs of its launcher",

@@ -19,11 +19,10 @@ from gaudi_launch.core.base.redact import (
     LONGEST_WORD,
     REMOVED,
     is_secret_name,
-    redact_arguments,
-    redact_document,
     redact_text,
     secret_kind,
 )
+from gaudi_launch.core.base.redact_values import redact_arguments, redact_document
 from tests.support.cli import golden
 from tests.support.places import TESTS, TOP
 from tests.support.secret_forms import drawn_settings

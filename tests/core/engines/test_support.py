@@ -16,7 +16,7 @@ from gaudi_launch.cli.main import run
 from gaudi_launch.commands.inspect.support import selected
 from gaudi_launch.core.base.errors import ExitCode
 from gaudi_launch.core.base.messages import message
-from gaudi_launch.core.base.reader import read_json, shipped
+from gaudi_launch.core.base.reader import read_json, shipped_json
 from gaudi_launch.core.engines import registry, support
 from gaudi_launch.core.engines.detect import Installed
 from gaudi_launch.core.engines.needed_release import needed_release
@@ -345,12 +345,12 @@ def test_code_of_a_model_is_needed_only_where_a_release_has_no_class(
 ) -> None:
     facts = version_of(engine, version)
     assert facts is not None
-    known = shipped("engines", "support", "transformers.json")
+    known = shipped_json("engines", "support", "transformers.json")
     allowed = SpecifierSet(facts.transformers)
     runs = [at for at, each in enumerate(known["releases"]) if each in allowed]
     own = {kind for kind, having in known["types"].items() if runs[-1] in having}
     own |= set(read_json(facts.document).get("configs", ()))
-    for kind in {*known["types"], *shipped("config-classes.json")["classes"], *own, "made_up"}:
+    for kind in {*known["types"], *shipped_json("config-classes.json")["classes"], *own, "made_up"}:
         model = replace(LLAMA, model_type=kind)
         assert support_of(model, engine, version).own_class == (kind in own), kind
         assert not support_of(replace(UNKNOWN, model_type=kind), engine, version).own_class

@@ -8,7 +8,8 @@ import pwd
 
 import pytest
 
-from gaudi_launch.core.host.card_locks import read_service, user_name
+from gaudi_launch.core.base.locks import user_name
+from gaudi_launch.core.host.card_locks import read_service
 
 
 @pytest.mark.parametrize(

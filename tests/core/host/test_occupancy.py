@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from gaudi_launch.core.base.locks import Holder
 from gaudi_launch.core.host.files import Imagined
-from gaudi_launch.core.host.hardware import Holder
 from gaudi_launch.core.host.occupancy import OpenFiles, read_open_files
 
 

@@ -14,10 +14,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from gaudi_launch.core.base.locks import Holder
 from gaudi_launch.core.host import hl_smi, simulated
 from gaudi_launch.core.host.cpus import parse_cpus
 from gaudi_launch.core.host.files import Imagined
-from gaudi_launch.core.host.hardware import Holder, Host
+from gaudi_launch.core.host.hardware import Host
 from gaudi_launch.core.host.hl_smi import HlSmiOutput
 from gaudi_launch.core.host.machine import load
 from gaudi_launch.core.host.read import assemble

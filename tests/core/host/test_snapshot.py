@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.core.base.locks import Holder
 from gaudi_launch.core.host import snapshot
-from gaudi_launch.core.host.hardware import Card, Holder, Host, Interface, NumaNode
+from gaudi_launch.core.host.hardware import Card, Host, Interface, NumaNode
 from gaudi_launch.core.host.machine import load
 from tests.support.refusals import failing
 

@@ -22,7 +22,7 @@ from gaudi_launch.core.launch.traffic_options import (
     read_percentile,
     targets_of,
 )
-from gaudi_launch.core.planning.parse import Ranges
+from gaudi_launch.core.planning.parse_ranges import Ranges
 from gaudi_launch.core.predict.load import LoadRequest, from_ranges
 from gaudi_launch.core.predict.targets import Targets
 

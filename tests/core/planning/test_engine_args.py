@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from gaudi_launch.core.planning.engine_args import (
     NO_ARGS,
-    Argument,
     EngineArgs,
     engine_args,
     positional_model,
     split_argv,
 )
+from gaudi_launch.core.planning.engine_argument import Argument
 from gaudi_launch.core.planning.option_table import (
     UPSTREAM,
     EngineOption,

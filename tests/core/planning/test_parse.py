@@ -13,17 +13,14 @@ from gaudi_launch.core.base.fields import OneNumber
 from gaudi_launch.core.planning.parse import (
     MOST_SEQS,
     MOST_TOKENS,
-    fraction,
     if_given,
     number,
-    pair,
     port,
     read_time,
-    reduce,
-    replicas,
     seconds,
     tokens,
 )
+from gaudi_launch.core.planning.parse_ranges import fraction, pair, reduce, replicas
 from tests.support.refusals import refusal
 
 

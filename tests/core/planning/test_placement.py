@@ -12,9 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.core.base.locks import Holder
 from gaudi_launch.core.base.messages import message
 from gaudi_launch.core.host.cpus import format_cpus, parse_cpus
-from gaudi_launch.core.host.hardware import Card, Holder, Host, NumaNode
+from gaudi_launch.core.host.hardware import Card, Host, NumaNode
 from gaudi_launch.core.host.machine import load
 from gaudi_launch.core.planning.parse import parse_modules
 from gaudi_launch.core.planning.placement import (

@@ -11,7 +11,7 @@ import yaml
 from gaudi_launch.cli.main import run
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.messages import message
-from gaudi_launch.core.base.redact import reveals_secret
+from gaudi_launch.core.base.redact_values import reveals_secret
 from gaudi_launch.core.planning.engine_args import engine_args
 from gaudi_launch.core.planning.request import Request
 from gaudi_launch.core.planning.secret_args import (

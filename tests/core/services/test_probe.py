@@ -17,14 +17,9 @@ import pytest
 
 from gaudi_launch.core.services import probe as module
 from gaudi_launch.core.services.listener import holder
-from gaudi_launch.core.services.probe import (
-    ProbeResult,
-    Readiness,
-    port_free,
-    probe,
-    probe_health,
-    true_status,
-)
+from gaudi_launch.core.services.probe import Readiness, port_free, probe, probe_health
+from gaudi_launch.core.services.server_answers import true_status
+from gaudi_launch.core.services.server_request import ProbeResult
 from tests.support.waiting import unused_port
 
 Page = tuple[int, object]

@@ -34,7 +34,7 @@ from gaudi_launch.core.services.engine_counters import read_counters
 from gaudi_launch.core.services.log import rotate
 from gaudi_launch.core.services.metrics import load_of
 from gaudi_launch.core.services.process.signals import Signals
-from gaudi_launch.core.services.state import identity, registry, store
+from gaudi_launch.core.services.state import chosen, identity, registry, store
 from gaudi_launch.core.services.state.identity import Identity, identity_in
 from gaudi_launch.core.services.state.job import ServiceJob, read_job
 from gaudi_launch.core.services.state.orphans import MARK, Orphan, end, orphans
@@ -119,11 +119,11 @@ def test_a_service_whose_pid_is_anothers_now_is_not_signalled(
             {"name": "a", "phase": "ready", "launcher": launcher},
         )
         with pytest.raises(LaunchError) as caught:
-            stop.stop(registry.find("a"), 0, lambda what, value: None)
+            stop.stop(chosen.find("a"), 0, lambda what, value: None)
     assert caught.value.id == "services.not_ending"
     assert sleeper.poll() is None
     # with its lock gone it does not run, whatever its pid says
-    assert registry.find("a").phase == "lost"
+    assert chosen.find("a").phase == "lost"
 
 
 def test_a_log_is_cut_and_its_writer_goes_on(tmp_path: Path) -> None:
@@ -174,7 +174,7 @@ def test_any_page_of_metrics(text: str) -> None:
 
 DEAF = """
 import os, signal, sys, time
-from gaudi_launch.core.services.state import identity, registry, store
+from gaudi_launch.core.services.state import chosen, identity, registry, store
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
 with registry.hold("a"):
     launcher = identity.of(os.getpid())
@@ -192,9 +192,9 @@ def test_a_launcher_that_had_to_be_killed_was_stopped_all_the_same(
     with subprocess.Popen([sys.executable, "-c", DEAF], stdout=subprocess.PIPE) as launcher:
         try:
             assert launcher.stdout is not None and launcher.stdout.readline() == b"held\n"
-            stop.stop(registry.find("a"), 0.0, lambda what, value: None)
+            stop.stop(chosen.find("a"), 0.0, lambda what, value: None)
             assert launcher.wait(GENEROUS) == -9
-            assert registry.find("a").phase == "stopped"
+            assert chosen.find("a").phase == "stopped"
         finally:
             launcher.kill()
 

@@ -15,7 +15,7 @@ import pytest
 
 from gaudi_launch.core.base.errors import ExitCode
 from gaudi_launch.core.services import stop as module
-from gaudi_launch.core.services.state import identity, registry, store
+from gaudi_launch.core.services.state import chosen, identity, registry, store
 from gaudi_launch.core.services.state.identity import Identity
 from gaudi_launch.core.services.stop import Stopped
 from tests.support.http_answers import server
@@ -74,7 +74,7 @@ def test_requests_are_waited_for_before_the_launcher_is_ended(
             address = ("127.0.0.1", int(url.rpartition(":")[2]))
             stack.enter_context(socket.create_connection(address))
         stack.enter_context(launched(url=url))
-        service = registry.find("chat")
+        service = chosen.find("chat")
         found = module.stop(service, drain, lambda word, value: seen.append((word, value)))
     assert found == Stopped(service, True, left, ())
     assert {each for each in seen if each[0] != "end"} == ({said} if said else set())
@@ -88,19 +88,19 @@ def test_a_deaf_launcher_is_killed_and_recorded_as_stopped(
     monkeypatch.setattr(module, "_LAUNCHER_SECONDS", 0.1)
     said: list[str] = []
     with launched(deaf=True, began=5.0) as folder:
-        module.stop(registry.find("chat"), 0.0, lambda word, value: said.append(word))
-    found = registry.find("chat")
+        module.stop(chosen.find("chat"), 0.0, lambda word, value: said.append(word))
+    found = chosen.find("chat")
     assert (found.phase, found.alive, set(said)) == ("stopped", False, {"end"})
     assert (found.state["began"], found.state["outcome"]) == (5.0, "stopped")
     # one that was lost before keeps its record
     store.write(folder, "state.json", {"name": "chat", "phase": "load"})
-    lost = registry.find("chat")
+    lost = chosen.find("chat")
     assert module.stop(lost, 30.0, nothing) == Stopped(lost, False, 0, ())
-    assert registry.find("chat").phase == "lost"
+    assert chosen.find("chat").phase == "lost"
 
 
 def stop_it() -> None:
-    module.stop(registry.find("chat"), 0.0, nothing)
+    module.stop(chosen.find("chat"), 0.0, nothing)
 
 
 def test_a_launcher_of_another_user_or_without_a_signature_is_named(

@@ -30,8 +30,9 @@ from gaudi_launch.core.launch.report import Silent
 from gaudi_launch.core.launch.stop import end
 from gaudi_launch.core.services.probe import port_free
 from gaudi_launch.core.services.state import registry, store
+from gaudi_launch.core.services.state.chosen import find
 from gaudi_launch.core.services.state.identity import identity_in
-from gaudi_launch.core.services.state.registry import find, services
+from gaudi_launch.core.services.state.registry import services
 from gaudi_launch.core.services.why import why
 from gaudi_launch.extensions.stack import case as stack
 from gaudi_launch.extensions.stack import change as stack_change

@@ -53,7 +53,7 @@ def logs(
     With --follow --json each line of the log is one JSON object as soon as it is complete:
     {"schema": 1, "line": ...}.
     """
-    from gaudi_launch.core.services.state.registry import resolve
+    from gaudi_launch.core.services.state.chosen import resolve
 
     if previous and (launcher or follow):
         raise LaunchError("services.previous", ExitCode.USAGE)

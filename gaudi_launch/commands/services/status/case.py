@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gaudi_launch.core.services.probe import ask
+from gaudi_launch.core.services.server_request import ask
 from gaudi_launch.core.services.state.registry import ServiceRecord
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ def status(name: str | None, history_seconds: float | None = None) -> ServiceSta
     from gaudi_launch.core.services.metrics import requests_of
     from gaudi_launch.core.services.run_record import read_run_record
     from gaudi_launch.core.services.state import store
-    from gaudi_launch.core.services.state.registry import resolve
+    from gaudi_launch.core.services.state.chosen import resolve
 
     service = resolve(name)
     plan = store.read(service.folder, "plan.json") or {}

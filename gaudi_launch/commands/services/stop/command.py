@@ -39,7 +39,8 @@ def stop(
     """Drain requests, stop the engine and its child processes, and check that the cards are
     free."""
     from gaudi_launch.core.launch.stop import check_drain
-    from gaudi_launch.core.services.state.registry import choices, find, services
+    from gaudi_launch.core.services.state.chosen import choices, find
+    from gaudi_launch.core.services.state.registry import services
 
     if sum((bool(names), everything, orphans)) != 1:
         running = [each for each in services() if each.alive]

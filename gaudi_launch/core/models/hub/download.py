@@ -24,7 +24,8 @@ from typing import Any
 
 from gaudi_launch.core.base import mirrors
 from gaudi_launch.core.base.background import in_background
-from gaudi_launch.core.base.debug_log import ChildLog, best_effort
+from gaudi_launch.core.base.child_log import ChildLog
+from gaudi_launch.core.base.debug_log import best_effort
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.guard import guarded
 from gaudi_launch.core.base.interrupt import deferred, pause

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cache
 
 from gaudi_launch.core.base import codec
-from gaudi_launch.core.base.reader import shipped
+from gaudi_launch.core.base.yaml_reader import shipped
 
 
 @dataclass(frozen=True)

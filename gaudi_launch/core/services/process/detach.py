@@ -19,6 +19,7 @@ from types import FrameType
 from typing import Any
 
 from gaudi_launch.core.base import debug_log
+from gaudi_launch.core.base.child_log import ChildLog
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.messages import text
 from gaudi_launch.core.base.paths import machine_root
@@ -76,7 +77,7 @@ def spawn(
             os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW,
             0o600,
         )
-        seen = debug_log.ChildLog(_log, words)
+        seen = ChildLog(_log, words)
         # the child takes them when it can record its end
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, HANDLED)
         try:

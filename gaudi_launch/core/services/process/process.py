@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
-from gaudi_launch.core.base.debug_log import ChildLog
+from gaudi_launch.core.base.child_log import ChildLog
 from gaudi_launch.core.base.guard import guarded
 from gaudi_launch.core.base.interrupt import adopt_orphans
 from gaudi_launch.core.base.paths import write_whole

@@ -270,7 +270,7 @@ def sign(handle: int, service: str = "") -> None:
         {
             "pid": os.getpid(),
             "command": "gaudi-launch",
-            "user": card_locks.user_name(),
+            "user": locks.user_name(),
             "service": service,
         }
     )

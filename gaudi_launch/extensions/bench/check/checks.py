@@ -13,7 +13,7 @@ from gaudi_launch.core.base.json_values import array, mapping
 from gaudi_launch.core.base.messages import Message, message
 from gaudi_launch.core.base.optional import value_or
 from gaudi_launch.core.services.endpoint import Target, option
-from gaudi_launch.core.services.probe import POOLED
+from gaudi_launch.core.services.server_answers import POOLED
 from gaudi_launch.extensions.bench import pooled_rows, protocols, server
 from gaudi_launch.extensions.bench.check.rows import CheckRow, failed
 from gaudi_launch.extensions.bench.client import Client, ServerError

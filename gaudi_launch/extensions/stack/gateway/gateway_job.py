@@ -17,9 +17,10 @@ from gaudi_launch.core.planning.plan import Command
 from gaudi_launch.core.services.process.detach import start_detached
 from gaudi_launch.core.services.process.process import write_files
 from gaudi_launch.core.services.state import store
+from gaudi_launch.core.services.state.chosen import find
 from gaudi_launch.core.services.state.identity import identity_in
 from gaudi_launch.core.services.state.job import ServiceJob, read_job
-from gaudi_launch.core.services.state.registry import ServiceRecord, find
+from gaudi_launch.core.services.state.registry import ServiceRecord
 from gaudi_launch.extensions.stack.gateway import program, running
 from gaudi_launch.extensions.stack.gateway.gateway_settings import Backend, GatewaySettings
 from gaudi_launch.extensions.stack.gateway.haproxy_config import ANSWERER, gateway_files

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError, file_error
 from gaudi_launch.core.host.machine import check_root
-from gaudi_launch.core.services.state.registry import find
+from gaudi_launch.core.services.state.chosen import find
 from gaudi_launch.extensions.watch.watched_hosts import WatchedHost, sample_all, watching
 
 if TYPE_CHECKING:

@@ -9,9 +9,8 @@ from typing import Generic, TypeVar
 from rich.cells import cell_len, set_cell_size
 
 from gaudi_launch.cli.sparkline import sparkline
-from gaudi_launch.core.base.messages import text
+from gaudi_launch.core.base.messages import printable, text
 from gaudi_launch.core.base.optional import mapped, mean
-from gaudi_launch.core.host.files import printable
 from gaudi_launch.extensions.watch.sample import CardSample, HostSample, ServiceSample
 from gaudi_launch.extensions.watch.top.state import TopState
 from gaudi_launch.extensions.watch.trails import card_name

@@ -11,8 +11,7 @@ from rich.cells import cell_len
 from gaudi_launch.cli.sparkline import sparkline
 from gaudi_launch.cli.wrapping import wrapped
 from gaudi_launch.core.base import codec
-from gaudi_launch.core.base.messages import text
-from gaudi_launch.core.host.files import printable
+from gaudi_launch.core.base.messages import printable, text
 from gaudi_launch.extensions.watch.sample import (
     CardSample,
     DiskSample,

@@ -17,7 +17,7 @@ import pytest
 
 from gaudi_launch.core.base import codec
 from gaudi_launch.core.services.process import lineage
-from gaudi_launch.core.services.state import orphans, registry, store
+from gaudi_launch.core.services.state import chosen, orphans, registry, store
 from gaudi_launch.core.services.state.registry import Held, ask_lock
 from tests.support.processes import is_alive
 from tests.support.waiting import GENEROUS, until
@@ -217,9 +217,9 @@ def test_a_service_whose_lock_cannot_be_looked_at_lives_as_long_as_its_launcher(
     (folder / "lock").unlink()
     document = {"name": "a", "phase": "ready", "launcher": codec.write(mine)}
     store.write(folder, "state.json", document)
-    assert registry.find("a").alive
+    assert chosen.find("a").alive
     store.write(folder, "state.json", {**document, "launcher": {**codec.write(mine), "ticks": 1}})
-    assert not registry.find("a").alive
+    assert not chosen.find("a").alive
 
 
 def test_the_parent_of_a_process_from_outside_is_hidden(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from gaudi_launch.core.base import locks
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
-from gaudi_launch.core.services.state import registry, store
+from gaudi_launch.core.services.state import chosen, registry, store
 from gaudi_launch.core.services.state.registry import RecordCache
 from gaudi_launch.core.services.state.reservation import reserve_address
 from tests.support.users import own_folders, plain_english
@@ -28,7 +28,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, plain_english: None
 
 def refusal(name: str) -> LaunchError:
     with pytest.raises(LaunchError) as refused:
-        registry.find(name)
+        chosen.find(name)
     return refused.value
 
 

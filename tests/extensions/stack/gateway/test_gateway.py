@@ -25,7 +25,7 @@ from gaudi_launch.core.launch import waiting
 from gaudi_launch.core.launch.report import Silent
 from gaudi_launch.core.launch.stop import end, restart
 from gaudi_launch.core.services.state import store
-from gaudi_launch.core.services.state.registry import find
+from gaudi_launch.core.services.state.chosen import find
 from gaudi_launch.extensions.stack.gateway import gateway_job as gateway
 from gaudi_launch.extensions.stack.gateway import running as running_gateway
 from gaudi_launch.extensions.stack.gateway.gateway_job import is_current
