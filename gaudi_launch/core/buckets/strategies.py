@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from gaudi_launch.core.buckets.bucket_list import BucketError, Buckets, captured
@@ -54,15 +54,7 @@ class Judged:
 
 def arguments_of(limits: EngineLimits) -> dict[str, Any]:
     """Return the limits in the form that `engine_buckets` expects."""
-    return {
-        "max_num_seqs": limits.max_num_seqs,
-        "max_model_len": limits.max_model_len,
-        "block_size": limits.block_size,
-        "max_num_prefill_seqs": limits.max_num_prefill_seqs,
-        "max_num_batched_tokens": limits.max_num_batched_tokens,
-        "num_hpu_blocks": limits.cache_blocks or limits.num_blocks,
-        "prefix_caching": limits.prefix_caching,
-    }
+    return {**asdict(limits), "num_hpu_blocks": limits.cache_blocks or limits.num_blocks}
 
 
 def script_ranges(

@@ -60,7 +60,7 @@ def _install_steps(facts: DoctorFacts) -> tuple[Message, ...]:
     """
     asked = facts.wants.image or (facts.engine.torch_plugin if facts.engine is not None else None)
     release = software_release(asked) or SoftwareRelease(*releases().newest_build)
-    remedy = driver_remedy(facts, "doctor.driver.release_remedy", release)
+    remedy = driver_remedy(facts, release)
     lines = "; ".join(remedy.commands)
     return (
         message("doctor.driver.release_install", release=release.release, commands=lines),
@@ -253,7 +253,7 @@ def _pair(
     remedy = Remedy(message("doctor.driver.same_release"))
     release = software_release(shown)
     if release is not None:
-        remedy = driver_remedy(facts, "doctor.driver.release_remedy", release)
+        remedy = driver_remedy(facts, release)
     if of_image and user_space < driver:
         remedy = _newer_image(remedy, str(facts.host.driver_version))
     values = {"driver": facts.host.driver_version}

@@ -69,7 +69,7 @@ def package_names(facts: DoctorFacts, release: SoftwareRelease) -> tuple[str, ..
     return tuple(f"{name}{between}{release.version}" for name in names)
 
 
-def driver_remedy(facts: DoctorFacts, text: str, release: SoftwareRelease) -> Remedy:
+def driver_remedy(facts: DoctorFacts, release: SoftwareRelease) -> Remedy:
     """Return the remedy that brings the host's driver and firmware to a release.
 
     It replaces an installed driver, else installs one.
@@ -80,7 +80,7 @@ def driver_remedy(facts: DoctorFacts, text: str, release: SoftwareRelease) -> Re
     packages = ", ".join(package_names(facts, release))
     steps = (message("doctor.driver.release_packages", release=release.release, packages=packages),)
     return Remedy(
-        message(text, release=release.release),
+        message("doctor.driver.release_remedy", release=release.release),
         commands=commands(release, action),
         steps=(*steps, *_notes(facts)),
         reboot=True,

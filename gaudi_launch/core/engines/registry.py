@@ -8,7 +8,6 @@ only when that engine is used. `register` adds an engine of another package in t
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -25,7 +24,6 @@ from gaudi_launch.core.host.hardware import Host
 from gaudi_launch.core.models.model import Model
 from gaudi_launch.core.planning import profiles
 from gaudi_launch.core.planning.engine import Engine
-from gaudi_launch.core.planning.plan import Api
 from gaudi_launch.core.planning.request import Request
 
 if TYPE_CHECKING:
@@ -34,8 +32,6 @@ if TYPE_CHECKING:
         Installation,
         StepInstallation,
     )
-
-_log = logging.getLogger(__name__)
 
 # what a plan is for where no engine is installed and the model needs no other:
 # HabanaAI/vllm-fork@95af7009, the server's own message of its end, names the plugin as the fork's
@@ -309,18 +305,6 @@ def installation(name: str) -> Installation:
     from gaudi_launch.core.engines.install.environment import EngineEnvironment
 
     return made_by_steps(name) if is_made_by_steps(name) else EngineEnvironment(name)
-
-
-def api_of(exact: str) -> Api:
-    """Return the API of an engine by its exact name (``tgi@3.3.5``).
-
-    It is for records that do not state it.
-    """
-    try:
-        return find(exact).identity.api
-    except LaunchError as error:
-        _log.debug("an unknown engine counts as one with OpenAI's API: %s", error)
-        return "openai"
 
 
 def interpreter_of(name: str, installed: Installed | None) -> str | None:

@@ -90,7 +90,7 @@ def _rows(needed: bool, question: Callable[[], tuple[_Row, ...]]) -> tuple[_Row,
 
 def _fill_from_table(cards: Cards, table: Table) -> tuple[Process, ...]:
     source = "hl-smi table"
-    ours: dict[int, int] = {}
+    ours: dict[int | None, int] = {}
     for row in table.rows:
         facts = cards.find(row.index, row.bus)
         ours[row.index] = facts.get("index", row.index)

@@ -15,6 +15,7 @@ from itertools import zip_longest
 
 from gaudi_launch.core.host.cpus import parse_cpus
 from gaudi_launch.core.host.files import captured, natural_number, whole_number
+from gaudi_launch.core.host.hardware import Card
 
 _BUS = re.compile(r"\b([0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])\b", re.I)
 _CARD = re.compile(r"^\|\s*(\d{1,4})\s+(HL-\S+)")
@@ -35,25 +36,6 @@ _LOG_CARD = re.compile(r"^\[(\d{1,4})\]\s+AIP\b.*?\(accel(\d{1,4})\)")
 
 
 @dataclass(frozen=True)
-class HlSmiRow:
-    """One card of hl-smi's plain table.
-
-    Memory in MiB; None where the table shows N/A.
-    """
-
-    index: int
-    product: str
-    bus: str | None = None
-    temperature_c: int | None = None
-    power_w: int | None = None
-    power_cap_w: int | None = None
-    memory_used_mib: int | None = None
-    memory_total_mib: int | None = None
-    utilization_percent: int | None = None
-    uncorrectable_events: int | None = None
-
-
-@dataclass(frozen=True)
 class Process:
     """One line of the process table.
 
@@ -69,9 +51,12 @@ class Process:
 
 @dataclass(frozen=True)
 class Table:
-    """The plain table: its cards, the processes it shows, the versions in its header."""
+    """The plain table: its cards, the processes it shows, the versions in its header.
 
-    rows: tuple[HlSmiRow, ...] = ()
+    Of a card it shows the index and the name; a value is None where it shows N/A.
+    """
+
+    rows: tuple[Card, ...] = ()
     processes: tuple[Process, ...] = ()
     version: str | None = None
     firmware: str | None = None
@@ -113,7 +98,7 @@ def parse_table(text: str) -> Table:
     )
 
 
-def _rows(lines: list[str]) -> list[HlSmiRow]:
+def _rows(lines: list[str]) -> list[Card]:
     """Return the cards: a line with the name, then one with the readings."""
     shown = [line for line in lines if line.startswith("|") and not line.startswith("|-")]
     rows = []
@@ -133,13 +118,14 @@ def _process(match: re.Match[str]) -> Process:
     return Process(int(index), int(pid), kind, shown, natural_number(memory))
 
 
-def _row(card: re.Match[str], second: str) -> HlSmiRow:
+def _row(card: re.Match[str], second: str) -> Card:
     """Return a card by the match of its first line and by its second line."""
     first = card.string
     # the last column of both lines follows the last inner bar
     events = first.rstrip().removesuffix("|").rsplit("|", 1)[-1]
-    return HlSmiRow(
+    return Card(
         index=int(card[1]),
+        module=None,
         product=card[2],
         bus=captured(_BUS, first.lower()),
         temperature_c=_number(_TEMPERATURE, second),

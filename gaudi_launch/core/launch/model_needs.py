@@ -206,35 +206,9 @@ def _quant(
     installed: Installed | None,
 ) -> tuple[QuantFile | None, Published | None, LaunchError | None]:
     """Return the QUANT_CONFIG, its published measurements, and the error without one."""
-    inside = engine.innermost
-    cards = engine.cards(request) or len(request.modules or ()) or 1
-    if not inside.needs_quant_file(request, known):
+    if not engine.innermost.needs_quant_file(request, known):
         return None, None, None
-    calibration = inside.calibration
-    # published measurements, and those in the engine's sources, are of the fork's modules
-    has_published = calibration is not None and calibration.published
-    published = None
-    if has_published:
-        published = profiles.published_for(profile, known.name, generation, cards)
-    family = calibration.family if calibration is not None else inside.profile_key
-    if profile:
-        settings = profiles.profile_settings(profile, inside.profile_key, "fp8")
-    else:
-        settings = []
-    wanted = measurements.MeasurementQuery(
-        model=known.name,
-        cards=cards,
-        generation=generation,
-        named=request.quant_config,
-        exported=request.environment.get("QUANT_CONFIG"),
-        prefix=request.environment.get(measurements.PREFIX, ""),
-        profile_file=next(
-            (value for _, name, value, _, _ in settings if name == "QUANT_CONFIG"), None
-        ),
-        published=published,
-        checkout=installed.facts.get("source") if installed is not None and has_published else None,
-        family=family,
-    )
+    wanted = _query(request, known, profile, generation, engine, installed)
     try:
         found = measurements.find(wanted)
     except LaunchError as error:
@@ -243,23 +217,72 @@ def _quant(
         # the user may write the named file later, or have it on the other machine
         return None, None, error
     if found is None:
-        others = (
-            ", ".join(map(str, measurements.calibrated_for(known.name, generation, family))) or "-"
-        )
-        place = measurements.calibrated_folder(known.name, generation, cards, family)
-        lacks = LaunchError(
-            "quant.none",
-            ExitCode.MODEL,
-            model=request.model,
-            name=known.name,
-            cards=cards,
-            folder=str(place),
-            others=others,
-        )
-        return None, None, lacks
+        return None, None, _without_measurements(request.model, wanted)
     if found.origin == "downloaded":
-        return found, published, None
-    return found, None, incomplete(found, request.model, cards) if found.missing else None
+        return found, wanted.published, None
+    if found.missing:
+        return found, None, incomplete(found, request.model, wanted.cards)
+    return found, None, None
+
+
+def _query(
+    request: Request,
+    known: Model,
+    profile: Profile | None,
+    generation: str,
+    engine: Engine,
+    installed: Installed | None,
+) -> measurements.MeasurementQuery:
+    """Return the search for the measurements of a model on the cards of a request."""
+    inside = engine.innermost
+    cards = engine.cards(request) or len(request.modules or ()) or 1
+    calibration = inside.calibration
+    family = calibration.family if calibration is not None else inside.profile_key
+    published, checkout = None, None
+    # published measurements, and those in the engine's sources, are of the fork's modules
+    if calibration is not None and calibration.published:
+        published = profiles.published_for(profile, known.name, generation, cards)
+        if installed is not None:
+            checkout = installed.facts.get("source")
+    return measurements.MeasurementQuery(
+        model=known.name,
+        cards=cards,
+        generation=generation,
+        named=request.quant_config,
+        exported=request.environment.get("QUANT_CONFIG"),
+        prefix=request.environment.get(measurements.PREFIX, ""),
+        profile_file=_quant_file_of(profile, inside.profile_key),
+        published=published,
+        checkout=checkout,
+        family=family,
+    )
+
+
+def _quant_file_of(profile: Profile | None, key: str) -> str | None:
+    """Return the QUANT_CONFIG that a profile has for an engine; None without one."""
+    if profile is None:
+        return None
+    for _, name, value, _, _ in profiles.profile_settings(profile, key, "fp8"):
+        if name == "QUANT_CONFIG":
+            return value
+    return None
+
+
+def _without_measurements(model: str, wanted: measurements.MeasurementQuery) -> LaunchError:
+    """Return the error for a model without measurements for its cards."""
+    numbers = measurements.calibrated_for(wanted.model, wanted.generation, wanted.family)
+    place = measurements.calibrated_folder(
+        wanted.model, wanted.generation, wanted.cards, wanted.family
+    )
+    return LaunchError(
+        "quant.none",
+        ExitCode.MODEL,
+        model=model,
+        name=wanted.model,
+        cards=wanted.cards,
+        folder=str(place),
+        others=", ".join(map(str, numbers)) or "-",
+    )
 
 
 def incomplete(found: QuantFile, model: str, cards: int) -> LaunchError:

@@ -76,6 +76,26 @@ def points_of(figures: Sequence[Figure], names: Sequence[str]) -> Points:
 
     ``names`` are all constants, in the order of their values.
     """
+    return Points(
+        names=tuple(names),
+        index=_positions(figures, names),
+        amounts=_amounts(figures),
+        input=np.array([figure.input for figure in figures]),
+        output=np.array([figure.output for figure in figures]),
+        batch=np.array([figure.batch for figure in figures]),
+        requests=np.array([figure.requests or figure.batch for figure in figures]),
+        value=np.array([figure.value for figure in figures]),
+        copied=np.array([figure.copied for figure in figures], dtype=float),
+        together=_together(figures),
+        served=np.array([figure.setup.engine != "static" for figure in figures]),
+        waves=np.array([figure.setup.engine == "v0" for figure in figures]),
+        measure=[figure.measure for figure in figures],
+        statistic=[figure.statistic for figure in figures],
+    )
+
+
+def _positions(figures: Sequence[Figure], names: Sequence[str]) -> dict[str, Floats]:
+    """Return for each field of Rates the constant's position for each figure."""
     position = {name: at for at, name in enumerate(names)}
     # one more value, which is zero, for terms that do not apply
     none = len(position)
@@ -83,31 +103,26 @@ def points_of(figures: Sequence[Figure], names: Sequence[str]) -> Points:
     for field in fields(Rates):
         found = [rate_names(figure.setup, figure.shape)[field.name] for figure in figures]
         index[field.name] = np.array([position[name] if name else none for name in found])
+    return index
+
+
+def _amounts(figures: Sequence[Figure]) -> Amounts:
+    """Return the amounts of work of all figures, each as an array."""
     rows = [amounts_of(figure.setup, figure.shape) for figure in figures]
     columns = {
         field.name: np.array([getattr(row, field.name) for row in rows], dtype=float)
         for field in fields(Amounts)
     }
-    return Points(
-        names=tuple(names),
-        index=index,
-        amounts=Amounts(**columns),
-        input=np.array([figure.input for figure in figures]),
-        output=np.array([figure.output for figure in figures]),
-        batch=np.array([figure.batch for figure in figures]),
-        requests=np.array([figure.requests or figure.batch for figure in figures]),
-        value=np.array([figure.value for figure in figures]),
-        copied=np.array([figure.copied for figure in figures], dtype=float),
-        together=np.array(
-            [
-                prompts_together(figure.setup.prompt_tokens, figure.input, figure.batch)
-                for figure in figures
-            ]
-        ),
-        served=np.array([figure.setup.engine != "static" for figure in figures]),
-        waves=np.array([figure.setup.engine == "v0" for figure in figures]),
-        measure=[figure.measure for figure in figures],
-        statistic=[figure.statistic for figure in figures],
+    return Amounts(**columns)
+
+
+def _together(figures: Sequence[Figure]) -> Floats:
+    """Return the prompts of one step of each figure."""
+    return np.array(
+        [
+            prompts_together(figure.setup.prompt_tokens, figure.input, figure.batch)
+            for figure in figures
+        ]
     )
 
 

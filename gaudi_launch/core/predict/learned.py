@@ -12,34 +12,13 @@ from pathlib import Path
 from gaudi_launch.core.base import codec, paths
 from gaudi_launch.core.base.reader import read_json
 from gaudi_launch.core.predict.constants import constants, shipped_values
-from gaudi_launch.core.predict.published import MEASURED_HERE, Figure, kind_of
-from gaudi_launch.core.predict.shape import Shape
-from gaudi_launch.core.predict.step_model import Generation, Setup
+from gaudi_launch.core.predict.published import Figure
+from gaudi_launch.core.predict.step_model import Generation
 
 _log = logging.getLogger(__name__)
 
 FILE_NAME = "learned-speed.json"
 SCHEMA = 1
-
-
-@dataclass(frozen=True)
-class SpeedMeasurement:
-    """One speed of a service of this host, in the terms of `Figure`.
-
-    ``measure`` is throughput (output tokens per second), ttft or tpot (seconds).
-    """
-
-    source: str
-    measure: str
-    statistic: str
-    engine: str
-    model: str
-    setup: Setup
-    shape: Shape
-    input: float
-    output: float
-    batch: float
-    value: float
 
 
 @dataclass(frozen=True)
@@ -56,7 +35,7 @@ class LearnedConstants:
     typical: float
     before: float
     left_out: int
-    measurements: tuple[SpeedMeasurement, ...]
+    measurements: tuple[Figure, ...]
 
     @property
     def generations(self) -> frozenset[str]:
@@ -118,24 +97,3 @@ def learned_for(generation: Generation) -> LearnedConstants | None:
     if found is not None and generation in found.generations:
         return found
     return None
-
-
-def figure_of(each: SpeedMeasurement) -> Figure:
-    """Return a measurement as the fit takes it."""
-    return Figure(
-        source=each.source,
-        measure=each.measure,
-        statistic=each.statistic,
-        harness=each.engine,
-        software="",
-        model=each.model,
-        setup=each.setup,
-        shape=each.shape,
-        input=each.input,
-        output=each.output,
-        batch=each.batch,
-        value=each.value,
-        kind=kind_of(each.shape, each.setup.engine, each.batch),
-        not_scored="",
-        note=MEASURED_HERE,
-    )

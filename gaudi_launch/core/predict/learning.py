@@ -14,7 +14,8 @@ import numpy as np
 
 from gaudi_launch.core.predict.constants import Constant
 from gaudi_launch.core.predict.fitting import errors, fit, points_of
-from gaudi_launch.core.predict.learned import LearnedConstants, SpeedMeasurement, figure_of
+from gaudi_launch.core.predict.learned import LearnedConstants
+from gaudi_launch.core.predict.published import Figure
 from gaudi_launch.core.predict.step_model import Generation
 
 _MOST_MEASUREMENTS = 400
@@ -31,7 +32,7 @@ _SHARED = ("host.v0", "host.v1", "host.sequence")
 
 def learn(
     old: LearnedConstants | None,
-    news: Sequence[SpeedMeasurement],
+    news: Sequence[Figure],
     shipped: Mapping[str, Constant],
     *,
     now: float,
@@ -41,14 +42,12 @@ def learn(
     It is fitted to the measurements kept so far and the new ones, from the shipped constants. The
     same measurement, given again, counts once. ``now``: seconds since 1970.
     """
-    earlier: tuple[SpeedMeasurement, ...] = ()
+    earlier: tuple[Figure, ...] = ()
     version = 1
     if old is not None:
         earlier, version = old.measurements, old.version + 1
-    known = [*earlier, *news]
-    measurements = tuple(dict.fromkeys(known))[-_MOST_MEASUREMENTS:]
-    figures = [figure_of(each) for each in measurements]
-    constants = _movable(shipped, {each.setup.generation for each in measurements})
+    figures = tuple(dict.fromkeys((*earlier, *news)))[-_MOST_MEASUREMENTS:]
+    constants = _movable(shipped, {each.setup.generation for each in figures})
     names = tuple(constants)
     start = np.array([constant.scaled for constant in constants.values()])
     before = errors(points_of(figures, names), start)
@@ -69,7 +68,7 @@ def learn(
         typical=math.exp(float(off.mean())),
         before=math.exp(float(abs(before).mean())),
         left_out=len(figures) - len(good) if good else 0,
-        measurements=measurements,
+        measurements=figures,
     )
 
 

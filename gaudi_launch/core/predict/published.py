@@ -36,10 +36,11 @@ class Kind(Enum):
 
 @dataclass(frozen=True)
 class Figure:
-    """One published speed.
+    """One speed, published or measured on this host.
 
-    ``value`` is output tokens per second, or seconds for TTFT and TPOT. ``requests`` of the run; 0
-    where they are as many as the batch. ``mode``: lazy, compiled, or "" where it is not stated.
+    ``measure`` is throughput (``value`` in output tokens per second), ttft or tpot (seconds).
+    ``requests`` of the run; 0 where they are as many as the batch. ``mode``: lazy, compiled, or ""
+    where it is not stated.
 
     ``not_scored`` says why a figure is shown only ("" for the others), ``copied`` that the harness
     copied the KV cache at each step.
@@ -57,11 +58,15 @@ class Figure:
     output: float
     batch: float
     value: float
-    kind: Kind
-    not_scored: str
-    note: str
+    not_scored: str = ""
+    note: str = ""
     mode: str = ""
     requests: float = 0.0
+
+    @property
+    def kind(self) -> Kind:
+        """Return the class whose errors it has."""
+        return kind_of(self.shape, self.setup.engine, self.batch)
 
     @property
     def copied(self) -> bool:
@@ -168,7 +173,6 @@ def _figure(row: Mapping[str, str], known: Mapping[str, Shape]) -> Figure | None
         return None
     cards, length, batch, value = (number or 0.0 for number in numbers)
     in_seconds = {"ms": 1e-3}.get(row["unit"], 1.0)
-    engine = _engine(row["harness"], row["software"])
     math, each = _PRECISIONS[row["dtype"]]
     setup = Setup(
         generation=generation,
@@ -176,7 +180,7 @@ def _figure(row: Mapping[str, str], known: Mapping[str, Shape]) -> Figure | None
         math=math,
         weight_bytes=each,
         kv_bytes=each,
-        engine=engine,
+        engine=_engine(row["harness"], row["software"]),
         fused=row["experts"] != "all",
         step_tokens=int(row["budget"] or 0),
     )
@@ -193,7 +197,6 @@ def _figure(row: Mapping[str, str], known: Mapping[str, Shape]) -> Figure | None
         output=output,
         batch=batch,
         value=value * in_seconds,
-        kind=kind_of(shape, engine, batch),
         not_scored=row["not_scored"],
         note=row["note"],
         mode=row["mode"],

@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from gaudi_launch.core.predict.evidence import Band, Evidence, Query, evidence_for, of_learned
-from gaudi_launch.core.predict.learned import figure_of, learned_for, values
+from gaudi_launch.core.predict.learned import learned_for, values
 from gaudi_launch.core.predict.limits import EngineLimits
 from gaudi_launch.core.predict.load import CachedRequests, Load
 from gaudi_launch.core.predict.loads import Lengths, static_batch
@@ -162,7 +162,7 @@ class Outcome:
         learned = learned_for(speed.setup.generation)
         known = figures()
         if learned is not None:
-            known = (*map(figure_of, learned.measurements), *known)
+            known = (*learned.measurements, *known)
         query = Query(
             setup=speed.setup,
             shape=speed.shape,

@@ -23,12 +23,12 @@ from gaudi_launch.core.launch.prediction import RecordedSetup, setup_of_record
 from gaudi_launch.core.predict.constants import constants
 from gaudi_launch.core.predict.learned import (
     LearnedConstants,
-    SpeedMeasurement,
     read_learned,
     state_file,
     write_learned,
 )
 from gaudi_launch.core.predict.learning import learn as next_version
+from gaudi_launch.core.predict.published import MEASURED_HERE, Figure
 from gaudi_launch.core.services.log.follow import Follower
 from gaudi_launch.core.services.state import chosen, registry, store
 from gaudi_launch.extensions.bench.external_tools import vllm_summary
@@ -64,7 +64,7 @@ class ReadResult:
 
     path: str
     kind: str
-    measurements: tuple[SpeedMeasurement, ...]
+    measurements: tuple[Figure, ...]
     why_not: Message | None = None
 
 
@@ -154,7 +154,7 @@ def read_result(path: Path, service: str) -> ReadResult:
         return ReadResult(str(path), kind, (), error.why)
 
 
-def _of_bench(path: Path, text: str, service: str) -> Iterable[SpeedMeasurement]:
+def _of_bench(path: Path, text: str, service: str) -> Iterable[Figure]:
     run = load(path)
     if run.facts.get("simulated"):
         raise _Unusable("learn.simulated")
@@ -163,7 +163,7 @@ def _of_bench(path: Path, text: str, service: str) -> Iterable[SpeedMeasurement]
     return _of_run(path, setup, closed and run.workload.get("concurrency"), run.summary)
 
 
-def _of_vllm(path: Path, text: str, service: str) -> Iterable[SpeedMeasurement]:
+def _of_vllm(path: Path, text: str, service: str) -> Iterable[Figure]:
     """Return the speeds of a file that ``vllm bench serve --save-result`` wrote."""
     setup = _setup_of_service(path, service)
     try:
@@ -177,7 +177,7 @@ def _of_vllm(path: Path, text: str, service: str) -> Iterable[SpeedMeasurement]:
 
 def _of_run(
     path: Path, setup: RecordedSetup, clients: object, summary: Mapping[str, Any]
-) -> Iterable[SpeedMeasurement]:
+) -> Iterable[Figure]:
     """Return the speeds of a closed loop; other loads have no number of ``clients``."""
     completed = int(summary.get("completed") or 0)
     if completed < _FEWEST_REQUESTS or summary.get("failed"):
@@ -196,13 +196,14 @@ def _of_run(
 
 def _measurement(
     source: Path, recorded: RecordedSetup, lengths: Sequence[float], batch: float
-) -> SpeedMeasurement:
+) -> Figure:
     """Return a mean TPOT without its value; ``lengths``: input and output tokens."""
-    return SpeedMeasurement(
+    return Figure(
         source=str(source),
         measure="tpot",
         statistic="mean",
-        engine=recorded.engine,
+        harness=recorded.engine,
+        software="",
         model=recorded.model.name,
         setup=recorded.setup,
         shape=recorded.shape,
@@ -210,6 +211,7 @@ def _measurement(
         output=round(max(2.0, lengths[1]), 3),
         batch=round(max(1.0, batch), 3),
         value=0.0,
+        note=MEASURED_HERE,
     )
 
 
@@ -236,7 +238,7 @@ def _setup_of_service(path: Path, service: str) -> RecordedSetup:
     return _setup(store.read(chosen.resolve(service).folder, "plan.json") or {})
 
 
-def _of_metrics(path: Path, text: str, service: str) -> Iterable[SpeedMeasurement]:
+def _of_metrics(path: Path, text: str, service: str) -> Iterable[Figure]:
     """Return the mean speeds of all requests that a page counts."""
     setup = _setup_of_service(path, service)
     sums: dict[str, float] = {}
@@ -259,7 +261,7 @@ def _of_metrics(path: Path, text: str, service: str) -> Iterable[SpeedMeasuremen
     return [replace(_measurement(path, setup, (prompt, output), batch), value=tpot)]
 
 
-def _of_log(path: Path, text: str, service: str) -> Iterable[SpeedMeasurement]:
+def _of_log(path: Path, text: str, service: str) -> Iterable[Figure]:
     """Return one step time for each number of sequences that decode together.
 
     It is the median of the intervals without prompts, so that those in which a sequence began or
@@ -318,13 +320,5 @@ def learned_json(learned: LearnedConstants | None) -> dict[str, Any]:
         "left_out": learned.left_out,
         "typical_factor": round(learned.typical, 4),
         "typical_factor_before": round(learned.before, 4),
-        "constants": [
-            {
-                "name": name,
-                "unit": shipped[name].unit,
-                "shipped": shipped[name].value,
-                "learned": own,
-            }
-            for name, own in learned.values.items()
-        ],
+        "constants": rows,
     }

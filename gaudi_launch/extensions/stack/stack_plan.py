@@ -185,49 +185,66 @@ def changes_of(stack: StackFile, machine: str | None = None) -> StackChanges:
     Nothing runs on another ``machine``. Raises LaunchError with the line of the file.
     """
     sized = {model.name: sized_model(stack, model, machine) for model in stack.models}
-    # the machine whose cards are divided; an empty one where none is needed
-    host = next((each.prepared.host for each in sized.values() if each.cards), Host())
     before, alive = None, {}
     if machine is None:
         before = read_record(stack.name)
         alive = alive_services(stack, before)
-    known = {name: each for name, each in alive.items() if before and name in before.services}
+    known = _of_record(before, alive)
     names = engine_names(stack, before, known)
-    running = _running(stack, before, known, names)
-    kept = {each.name for each in running if each.role == "kept"}
-    groups = tuple(tuple(model.name for model in group) for group in start_order(stack))
-    new = tuple(
-        CardShare(sized[model].cards, sized[model].modules, name, model)
-        for model, name in _pairs(names)
-        if name not in kept
-    )
-    case = ChangeCase(
-        host, groups, running, new, parse_visible(os.environ.get("HABANA_VISIBLE_MODULES"))
-    )
+    case = _case(stack, sized, names, _running(stack, before, known, names))
     _check_modules(stack, sized)
     _check_enough(stack, sized, case)
     steps, placements = steps_of(
         case, lambda model, error: error_at(stack, sized[model].model.line, error)
     )
-    ports = _ports([each.name for each in new], stack.gateway.port, here=machine is None)
-    services = []
-    for model, name in _pairs(names):
-        each = sized[model]
-        if name in kept:
-            place = _place(known[name], host, each)
-        else:
-            place = placements[name], ports[name]
-        services.append(_service(stack, each, name, *place, running=name in kept))
+    ports = _ports(case.new, stack.gateway.port, here=machine is None)
+    places = {name: (cards, ports[name]) for name, cards in placements.items()}
+    for each in case.running:
+        if each.role == "kept":
+            places[each.name] = _place(known[each.name], case.host, sized[each.model])
+    services = tuple(
+        _service(stack, sized[model], name, *places[name], running=name not in ports)
+        for model, name in _pairs(names)
+    )
     taken = {module for service in services for module in service.modules}
     planned = StackPlan(
         stack=stack,
-        services=tuple(services),
-        groups=groups,
-        cards=host.modules,
+        services=services,
+        groups=case.groups,
+        cards=case.host.modules,
         free=tuple(module for module in _free_of(case) if module not in taken),
         gateway_runs=stack.gateway_service in known,
     )
     return StackChanges(planned, steps, before, alive)
+
+
+def _of_record(
+    before: StackRecord | None, alive: Mapping[str, ServiceRecord]
+) -> dict[str, ServiceRecord]:
+    """Return the running services of the last start; none without one."""
+    if before is None:
+        return {}
+    return {name: each for name, each in alive.items() if name in before.services}
+
+
+def _case(
+    stack: StackFile,
+    sized: Mapping[str, _Sized],
+    names: Mapping[str, Sequence[str]],
+    running: tuple[RunningEngine, ...],
+) -> ChangeCase:
+    """Return the engines that run and those to start, on the machine that they share."""
+    # an empty machine where no card is needed
+    host = next((each.prepared.host for each in sized.values() if each.cards), Host())
+    kept = {each.name for each in running if each.role == "kept"}
+    new = tuple(
+        CardShare(sized[model].cards, sized[model].modules, name, model)
+        for model, name in _pairs(names)
+        if name not in kept
+    )
+    groups = tuple(tuple(model.name for model in group) for group in start_order(stack))
+    visible = parse_visible(os.environ.get("HABANA_VISIBLE_MODULES"))
+    return ChangeCase(host, groups, running, new, visible)
 
 
 def _pairs(names: Mapping[str, Sequence[str]]) -> list[tuple[str, str]]:
@@ -385,7 +402,7 @@ def _check_enough(stack: StackFile, sized: Mapping[str, _Sized], case: ChangeCas
             )
 
 
-def _ports(names: Sequence[str], gateway: int, *, here: bool) -> dict[str, int]:
+def _ports(new: Sequence[CardShare], gateway: int, *, here: bool) -> dict[str, int]:
     """Return a port for each new service, which is not the gateway's.
 
     It is free on this machine; those of another machine (``here`` is false) are not known.
@@ -397,11 +414,11 @@ def _ports(names: Sequence[str], gateway: int, *, here: bool) -> dict[str, int]:
 
     found: dict[str, int] = {}
     last = _FIRST_PORT
-    for name in names:
+    for each in new:
         last = following(last)
         if last == gateway:
             last = following(last)
-        found[name] = last
+        found[each.name] = last
     return found
 
 

@@ -144,13 +144,8 @@ def _texts(value: object) -> dict[str, str]:
 
 def write_record(record: StackRecord) -> None:
     """Replace the record. Raises LaunchError (FAILED) where it cannot be written."""
-    document = {
-        "path": record.path,
-        "services": dict(record.services),
-        "models": dict(record.models),
-    }
     folder = stacks_dir() / record.name
-    if not store.write(folder, _FILE, document):
+    if not store.write(folder, _FILE, record):
         raise LaunchError(
             "serve.state_folder", ExitCode.FAILED, path=str(folder), why=os.strerror(28)
         )

@@ -22,7 +22,7 @@ from gaudi_launch.core.host import card_locks, hl_smi_text, shared_hl_smi, simul
 from gaudi_launch.core.host.files import Files, FolderFiles
 from gaudi_launch.core.host.hardware import Card, Host
 from gaudi_launch.core.host.hl_smi import HlSmiOutput
-from gaudi_launch.core.host.hl_smi_text import HlSmiRow, Table
+from gaudi_launch.core.host.hl_smi_text import Table
 from gaudi_launch.core.host.machine import SIMULATED, load
 from gaudi_launch.core.host.read import assemble
 from gaudi_launch.core.host.shared_hl_smi import SharedHlSmi, TimedOutput
@@ -148,9 +148,9 @@ class CardSampler:
         # throttle counters of each card, and those that grew between its last two readings
         self._counters: dict[int, dict[str, int]] = {}
         self._grown: dict[int, tuple[str, ...]] = {}
-        self._seen: dict[int, HlSmiRow] = {}
+        self._seen: dict[int | None, Card] = {}
         self._slow_last = False
-        self._use: set[tuple[int, int]] = set()
+        self._use: set[tuple[int | None, int]] = set()
 
     @property
     def host(self) -> Host | None:
@@ -195,8 +195,7 @@ class CardSampler:
     def _all_cards(self, host: Host) -> list[Card]:
         """Return the host's cards, and those that hl-smi listed earlier."""
         listed = {card.index for card in host.cards}
-        gone = [Card(index, None, row.product, bus=row.bus) for index, row in self._seen.items()]
-        return [*host.cards, *(card for card in gone if card.index not in listed)]
+        return [*host.cards, *(card for card in self._seen.values() if card.index not in listed)]
 
     # --- hl-smi ---------------------------------------------------------------------------------
 
@@ -302,7 +301,7 @@ class CardSampler:
 
     # --- one card -------------------------------------------------------------------------------
 
-    def _sampled(self, host: Host, card: Card, rows: dict[int, HlSmiRow] | None) -> CardSample:
+    def _sampled(self, host: Host, card: Card, rows: dict[int | None, Card] | None) -> CardSample:
         base = _identity(host, card)
         if rows is None or card.index is None:
             return base
@@ -340,7 +339,7 @@ _CHANGING = (
 )
 
 
-def _values(reading: Card | HlSmiRow) -> dict[str, Any]:
+def _values(reading: Card) -> dict[str, Any]:
     return {name: getattr(reading, name) for name in _CHANGING}
 
 

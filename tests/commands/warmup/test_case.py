@@ -19,8 +19,8 @@ from gaudi_launch.core.buckets.strategies import Judged
 from gaudi_launch.core.planning.launch_options import LaunchOptions
 from gaudi_launch.core.planning.parse import if_given
 from gaudi_launch.core.planning.parse_ranges import pair
-from gaudi_launch.core.predict.learned import LearnedConstants, SpeedMeasurement, write_learned
-from gaudi_launch.core.predict.published import shapes
+from gaudi_launch.core.predict.learned import LearnedConstants, write_learned
+from gaudi_launch.core.predict.published import Figure, shapes
 from gaudi_launch.core.predict.simulator import simulate
 from gaudi_launch.core.predict.step_model import Setup
 from tests.support.refusals import refused
@@ -65,7 +65,7 @@ def test_the_constants_of_the_step_time_are_stated_and_can_be_given() -> None:
     assert f"{name} {value + 1:g}" in str(shown.values["constants"])
     assert shown.values["basis"] == given.cost.basis
     cards, shape = Setup("gaudi3", 1, "bf16", 2.0, 2.0, "v1"), shapes()["Llama-3.1-8B"]
-    one = SpeedMeasurement("s", "tpot", "mean", "e", "m", cards, shape, 1, 2, 1, 0.1)
+    one = Figure("s", "tpot", "mean", "e", "", "m", cards, shape, 1, 2, 1, 0.1)
     write_learned(LearnedConstants(3, 0.0, {}, 1.1, 1.2, 0, (one, one)))
     assert message("learn.used", version=3, count=2) in reading().assumptions
 

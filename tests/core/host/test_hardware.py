@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from gaudi_launch.core.host.hl_smi_text import HlSmiRow, Process, Table
+from gaudi_launch.core.host.hl_smi_text import Process, Table
 from tests.support.records import known
 
 
 def test_output_of_hl_smi_without_a_value_has_none() -> None:
-    assert known(HlSmiRow(0, "HL-225")) == {"index": 0, "product": "HL-225"}
     assert known(Process(0, 7, "C", "python3")) == {
         "index": 0,
         "pid": 7,

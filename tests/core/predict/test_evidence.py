@@ -41,9 +41,6 @@ FIGURE = Figure(
     output=256,
     batch=16,
     value=1.0,
-    kind=Kind.SERVED,
-    not_scored="",
-    note="",
 )
 CONSTANTS = {
     **{name: one for name, one in shipped_values().items() if not name.startswith("band.")},
@@ -78,7 +75,7 @@ def test_own_measurements_give_the_range_where_the_nearest_figure_is_of_this_hos
         assert of_learned(other, version=3, typical=2.0) == replace(other, learned=3)
 
 
-SERVED_MIXTURE = replace(FIGURE, shape=MIXTURE, kind=Kind.MIXTURE_SERVED, batch=64)
+SERVED_MIXTURE = replace(FIGURE, shape=MIXTURE, batch=64)
 
 
 @pytest.mark.parametrize(
@@ -89,7 +86,7 @@ SERVED_MIXTURE = replace(FIGURE, shape=MIXTURE, kind=Kind.MIXTURE_SERVED, batch=
         (replace(SERVED_MIXTURE, setup=replace(SETUP, cards=4)), "fitted"),
         (replace(SERVED_MIXTURE, setup=replace(SETUP, engine="v0")), "fitted"),
         # another class, card, data type, number of cards, a fork's own code, not scored
-        (replace(SERVED_MIXTURE, kind=Kind.MIXTURE), "assumed"),
+        (replace(SERVED_MIXTURE, shape=SHAPE), "assumed"),
         (replace(SERVED_MIXTURE, setup=replace(SETUP, generation="gaudi3")), "assumed"),
         (replace(SERVED_MIXTURE, setup=replace(SETUP, math="fp8")), "assumed"),
         (replace(SERVED_MIXTURE, setup=replace(SETUP, cards=8)), "assumed"),

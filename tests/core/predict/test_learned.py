@@ -13,8 +13,6 @@ from gaudi_launch.core.predict import constants as store
 from gaudi_launch.core.predict.fitting import points_of, predicted
 from gaudi_launch.core.predict.learned import (
     LearnedConstants,
-    SpeedMeasurement,
-    figure_of,
     learned_for,
     read_learned,
     state_file,
@@ -22,7 +20,7 @@ from gaudi_launch.core.predict.learned import (
     write_learned,
 )
 from gaudi_launch.core.predict.learning import learn
-from gaudi_launch.core.predict.published import shapes
+from gaudi_launch.core.predict.published import Figure, shapes
 from gaudi_launch.core.predict.step_model import Generation, Setup
 
 pytestmark = pytest.mark.usefixtures("own_folders")
@@ -36,15 +34,14 @@ def setup(generation: Generation = "gaudi2") -> Setup:
     return Setup(generation, 1, "bf16", 2.0, 2.0, "v1")
 
 
-def blank(
-    load: tuple[int, int, int], measure: str, generation: Generation = "gaudi2"
-) -> SpeedMeasurement:
+def blank(load: tuple[int, int, int], measure: str, generation: Generation = "gaudi2") -> Figure:
     prompt, output, batch = load
-    return SpeedMeasurement(
+    return Figure(
         source="run.json",
         measure=measure,
         statistic="mean",
-        engine="toy",
+        harness="toy",
+        software="",
         model="Llama-3.1-8B",
         setup=setup(generation),
         shape=shapes()["Llama-3.1-8B"],
@@ -59,24 +56,22 @@ def on_a_host(
     loads: tuple[tuple[int, int, int], ...],
     changes: dict[str, float],
     generation: Generation = "gaudi2",
-) -> list[SpeedMeasurement]:
+) -> list[Figure]:
     """Return what a host measures whose constants are the shipped ones times ``changes``."""
     shipped = store.constants()
     values = [one.scaled * changes.get(name, 1.0) for name, one in shipped.items()]
     asked = [
         blank(load, measure, generation) for load in loads for measure in ("tpot", "throughput")
     ]
-    found = predicted(
-        points_of([figure_of(each) for each in asked], tuple(shipped)), np.array(values)
-    )
+    found = predicted(points_of(asked, tuple(shipped)), np.array(values))
     return [replace(each, value=float(value)) for each, value in zip(asked, found, strict=True)]
 
 
-def off(learned: LearnedConstants, measured: list[SpeedMeasurement]) -> list[float]:
+def off(learned: LearnedConstants, measured: list[Figure]) -> list[float]:
     write_learned(learned)
     found = values()
     numbers = np.array([found[name] for name in store.constants()])
-    points = points_of([figure_of(each) for each in measured], tuple(store.constants()))
+    points = points_of(measured, tuple(store.constants()))
     return [abs(float(value)) for value in predicted(points, numbers) / points.value - 1]
 
 

@@ -11,7 +11,6 @@ import pytest
 from gaudi_launch.core.models.config import model_from_config
 from gaudi_launch.core.predict.published import (
     Figure,
-    Kind,
     figures,
     read_figures,
     scored,
@@ -69,8 +68,6 @@ FIGURE = Figure(
     output=64.0,
     batch=8.0,
     value=250.0,
-    kind=Kind.SERVED,
-    not_scored="",
     note="of note",
     mode="lazy",
     requests=24.0,

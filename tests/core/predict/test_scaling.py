@@ -9,11 +9,8 @@ import pytest
 from gaudi_launch.core.host.accelerators import accelerators
 from gaudi_launch.core.models.model import Model
 from gaudi_launch.core.planning.known_model import known_model
-from gaudi_launch.core.predict.learned import (
-    LearnedConstants,
-    SpeedMeasurement,
-    write_learned,
-)
+from gaudi_launch.core.predict.learned import LearnedConstants, write_learned
+from gaudi_launch.core.predict.published import Figure
 from gaudi_launch.core.predict.scaling import known_shape, step_time
 from gaudi_launch.core.predict.step_model import Setup
 
@@ -34,7 +31,7 @@ def test_what_this_host_learned_is_noted_for_its_own_cards(
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     shape, setup = known_shape(LLAMA)[0], Setup("gaudi2", 1, "bf16", 2.0, 2.0, "v0")
-    one = SpeedMeasurement("s", "tpot", "mean", "e", "m", setup, shape, 1, 2, 1, 0.1)
+    one = Figure("s", "tpot", "mean", "e", "", "m", setup, shape, 1, 2, 1, 0.1)
     write_learned(LearnedConstants(3, 0.0, {}, 1.1, 1.2, 0, (one, one)))
     notes = step_time(LLAMA, 1, "bfloat16", GAUDI2).notes
     assert [(note.id, note.values) for note in notes] == [

@@ -12,8 +12,8 @@ import pytest
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.messages import message, set_language, text
 from gaudi_launch.core.predict.constants import constants
-from gaudi_launch.core.predict.learned import LearnedConstants, SpeedMeasurement
-from gaudi_launch.core.predict.published import shapes
+from gaudi_launch.core.predict.learned import LearnedConstants
+from gaudi_launch.core.predict.published import Figure, shapes
 from gaudi_launch.core.predict.step_model import Setup
 from gaudi_launch.extensions.bench import view as bench
 from gaudi_launch.extensions.bench.case import BenchReport
@@ -180,7 +180,7 @@ def test_a_line_of_progress_is_in_the_language(
 NAMES = sorted(constants())[:2]
 SETUP = Setup("gaudi2", 1, "bf16", 2.0, 2.0, "v1")
 SHAPE = shapes()["Llama-3.1-8B"]
-SPEED = SpeedMeasurement("a.json", "ttft", "mean", "e", "m", SETUP, SHAPE, 1.0, 2.0, 3.0, 4.0)
+SPEED = Figure("a.json", "ttft", "mean", "e", "", "m", SETUP, SHAPE, 1.0, 2.0, 3.0, 4.0)
 LEARNED = LearnedConstants(
     3, 1_800_000_000.0, {NAMES[0]: 0.123456, NAMES[1]: 1234567.0}, 1.23456, 1.98767, 1, (SPEED,) * 2
 )

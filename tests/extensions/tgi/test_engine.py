@@ -15,7 +15,7 @@ from gaudi_launch.core.base.errors import ExitCode
 from gaudi_launch.core.base.fields import options_of
 from gaudi_launch.core.base.messages import message
 from gaudi_launch.core.engines.needed_release import needed_release
-from gaudi_launch.core.engines.registry import api_of, find
+from gaudi_launch.core.engines.registry import find
 from gaudi_launch.core.launch.launch_request import to_request
 from gaudi_launch.core.models.model import Model
 from gaudi_launch.core.planning.engine import Context
@@ -334,6 +334,6 @@ def test_each_request_has_its_recorded_plan(file: str, cases: list[Case]) -> Non
 
 def test_a_version_is_an_image() -> None:
     found = needed_release("tgi@3.3.7")
-    assert (found.engine, found.version, api_of("tgi@3.3.5")) == ("tgi@3.3.7", "3.3.7", "generate")
+    assert (found.engine, found.version) == ("tgi@3.3.7", "3.3.7")
     with failing("serve.setup_unknown", ExitCode.USAGE):
         needed_release("tgi@")

@@ -272,19 +272,19 @@ def arguments(
         or ceil_div(limits.max_model_len, limits.block_size) * limits.max_num_seqs,
         "prefix_caching": prefixes,
         "num_speculative_tokens": speculative_tokens(args),
-        "mamba_chunk_size": chunk_of(context.model, BLOCK),
+        "mamba_chunk_size": chunk_of(context.model),
         "mamba_chunk_size_is_explicit": bool(state_chunk(context.model)),
         "skip_decode_block_clamp": full_references(context.model),
         "bucket_file": file,
     }
 
 
-def chunk_of(model: Model, block: int) -> int:
+def chunk_of(model: Model) -> int:
     """Return the tokens of a chunk of a model with states; 0 for others.
 
     One that config.json does not name is one block (hpu_model_runner.py).
     """
-    return state_chunk(model) or (block if is_hybrid(model) else 0)
+    return state_chunk(model) or (BLOCK if is_hybrid(model) else 0)
 
 
 def state_chunk(model: Model) -> int:

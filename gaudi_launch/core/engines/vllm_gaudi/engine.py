@@ -189,7 +189,7 @@ class VllmGaudi(Engine):
         """
         pooling = task_of(model, request.args) != CHAT
         whole = pooling or request.args.has("--no-enable-chunked-prefill")
-        chunk, block = gaudi_buckets.chunk_of(model, BLOCK), self._block(request, model)
+        chunk, block = gaudi_buckets.chunk_of(model), self._block(request, model)
         least = round_up(block, max(chunk, 1))
         rules = LengthRules(
             max(_LENGTH, least),

@@ -67,6 +67,20 @@ class _Process:
     unfinished: int | None = None
     announcing: int | None = None
 
+    def reads(self, words: str) -> bool:
+        """Read a line of a traceback itself; return False for any other line."""
+        frame = _FRAME.match(words)
+        if frame is not None:
+            self.frames = [frame["path"], *self.frames[:_MOST_FRAMES]]
+            return True
+        if words.startswith(_CHAINED):
+            self.chained = True
+            return True
+        if words.startswith(_TRACEBACK):
+            self.inside, self.frames = True, []
+            return True
+        return False
+
 
 @dataclass
 class Errors:
@@ -86,14 +100,9 @@ class Errors:
             return
         process = self._processes.setdefault(line.process, _Process())
         words = line.words
-        frame = _FRAME.match(words)
-        if frame is not None:
-            process.frames = [frame["path"], *process.frames[:_MOST_FRAMES]]
-        elif words.startswith(_CHAINED):
-            process.chained = True
-        elif words.startswith(_TRACEBACK):
-            process.inside, process.frames = True, []
-        elif words == _CAUSED_BY:
+        if process.reads(words):
+            return
+        if words == _CAUSED_BY:
             process.unfinished = process.last
         elif process.unfinished is not None and words.strip():
             self._complete(process, words)
@@ -101,14 +110,7 @@ class Errors:
             if _RAISED.match(words) or _NAMED.match(words):
                 self._raise(process, number, words)
         elif self._is_error(line):
-            raised = bool(_NAMED.match(words))
-            frames = tuple(process.frames) if raised else ()
-            process.frames = [] if raised else process.frames
-            process.last = len(self.found)
-            process.announcing = None if raised else process.last
-            self.found.append(LogError(number, words[:_MOST], raised, frames))
-            if _BELOW.search(words):
-                process.unfinished = process.last
+            self._add(process, number, words)
         elif words.strip() and not self._announced(process).endswith(":"):
             process.announcing = None
 
@@ -125,6 +127,19 @@ class Errors:
         else:
             named = bool(_NAMED.match(words) or _REPORTED.search(words))
         return named and not _ASKED_TO_END.match(words)
+
+    def _add(self, process: _Process, number: int, words: str) -> None:
+        """Add the error of a line outside a traceback."""
+        process.last = len(self.found)
+        if _NAMED.match(words):
+            error = LogError(number, words[:_MOST], True, tuple(process.frames))
+            process.frames, process.announcing = [], None
+        else:
+            error = LogError(number, words[:_MOST], False, ())
+            process.announcing = process.last
+        self.found.append(error)
+        if _BELOW.search(words):
+            process.unfinished = process.last
 
     def _raise(self, process: _Process, number: int, words: str) -> None:
         place = process.announcing

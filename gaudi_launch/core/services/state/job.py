@@ -8,7 +8,6 @@ from pathlib import Path
 
 from gaudi_launch.core.base import codec
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
-from gaudi_launch.core.engines.registry import api_of
 from gaudi_launch.core.planning.exported import SECRETS, engine_variables, local_variables
 from gaudi_launch.core.planning.plan import Api, Command, Plan
 from gaudi_launch.core.planning.request import Request
@@ -61,11 +60,7 @@ def read_job(folder: Path) -> ServiceJob:
     try:
         if document is None:
             raise ValueError("missing or cut off")
-        job = codec.read(ServiceJob, document)
-        if "api" not in document:
-            # jobs of 2026 and before name their engine only
-            return replace(job, api=api_of(job.engine))
-        return job
+        return codec.read(ServiceJob, document)
     except ValueError as error:
         raise LaunchError(
             "services.bad_job", ExitCode.FAILED, path=str(folder / FILE), why=str(error)
