@@ -151,13 +151,13 @@ def show_learning(outcome: LearnOutcome, as_json: bool) -> None:
     if as_json:
         emit_json(outcome.to_json())
         return
+    show_learned(outcome.learned, False)
     for result in outcome.results:
         if result.why_not is not None:
             line = text("learn.file_without", path=result.path, why=result.why_not.render())
         else:
             line = text("learn.file", path=result.path, count=len(result.measurements))
         console().print(line)
-    show_learned(outcome.learned, False)
 
 
 def show_learned(learned: LearnedConstants | None, as_json: bool) -> None:
