@@ -14,6 +14,7 @@ import typer.main
 from gaudi_launch.cli.first_options import first_options, path_of
 from gaudi_launch.cli.foreign_options import in_our_names, options_end
 from gaudi_launch.cli.table import COMPLETES, SUBCOMMANDS, listed, load_command
+from gaudi_launch.cli.translated import translated
 from gaudi_launch.core.base.members import ForeignMember, foreign, refused
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -45,6 +46,10 @@ class HelpCommand(typer.core.TyperCommand):
             _refuse_missing_values(ctx, self.get_params(ctx), args)
         return list(super().parse_args(ctx, args))
 
+    def shell_complete(self, ctx: Any, incomplete: str) -> list[Any]:
+        """Return the options that complete a word, with their help."""
+        return _completions(super().shell_complete(ctx, incomplete))
+
     def get_help(self, ctx: Any) -> str:
         """Return the short help where there is one, else all of it."""
         return _shown(self, ctx)
@@ -55,6 +60,16 @@ class HelpCommand(typer.core.TyperCommand):
         A short help leaves some parameters out.
         """
         return _with_help_all(ctx, list(super().get_params(ctx)))
+
+
+def _completions(items: list[Any]) -> list[Any]:
+    """Return completions with a help in the language in force, and without straight apostrophes.
+
+    typer doubles one (typer/_completion_classes.py), which zsh reads as none.
+    """
+    for item in items:
+        item.help = translated(item.help or "").replace("'", "\u02bc") or None
+    return items
 
 
 class HelpGroup(typer.core.TyperGroup):
@@ -68,6 +83,10 @@ class HelpGroup(typer.core.TyperGroup):
     def entry_points(self) -> str:
         """Return the entry points of other packages' commands; "" for none."""
         return {"render": "targets"}.get(str(self.name), "")
+
+    def shell_complete(self, ctx: Any, incomplete: str) -> list[Any]:
+        """Return the commands and options that complete a word, with their help."""
+        return _completions(super().shell_complete(ctx, incomplete))
 
     def get_help(self, ctx: Any) -> str:
         """Return the help with the commands below it."""

@@ -8,7 +8,8 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TextIO
 
-from gaudi_launch.cli.streams import is_utf
+from gaudi_launch.cli.streams import folds, is_utf
+from gaudi_launch.cli.wrapping import folded
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType
@@ -86,12 +87,12 @@ def _is_broken(stream: TextIO) -> bool:
 
 
 def say(line: str) -> None:
-    """Print a line on stderr; a closed reader does not end the running task."""
+    """Print a sentence on stderr; a closed reader does not end the running task."""
     from gaudi_launch.cli.status_line import status_line
 
     with status_line.hidden():
         try:
-            print(line, file=sys.stderr, flush=True)
+            print(folded(line, sys.stderr), file=sys.stderr, flush=True)
         except BrokenPipeError:
             give_up(sys.stderr)
 
@@ -125,8 +126,8 @@ def console(stderr: bool = False) -> Console:
 
     # in a pipe rich would fold at 80 columns; programs grep unbroken lines
     stream = sys.stderr if stderr else sys.stdout
-    folds = stream.isatty() or os.environ.get("COLUMNS", "").isdigit()
-    width = None if folds else 200
+    is_folded = folds(stream)
+    width = None if is_folded else 200
 
     class Ours(Console):
         def render(
@@ -147,7 +148,7 @@ def console(stderr: bool = False) -> Console:
     return Ours(
         stderr=stderr,
         width=width,
-        soft_wrap=not folds,
+        soft_wrap=not is_folded,
         markup=False,
         highlight=False,
         emoji=False,

@@ -22,6 +22,7 @@ from gaudi_launch.cli.foreign_options import options_end
 from gaudi_launch.cli.gone import refuse_gone
 from gaudi_launch.cli.streams import prepare_streams, shows
 from gaudi_launch.cli.table import COMMANDS, COMPLETES, GROUPS, listed, load_command
+from gaudi_launch.cli.wrapping import folded
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.messages import LANGUAGES, language, set_language, text
 from gaudi_launch.core.base.paths import state_dir
@@ -249,23 +250,12 @@ def _report(error: dict[str, Any], detail: str | None, as_json: bool) -> int:
         emit_json({"schema": 1, "error": error})
     else:
         shown = painted("gaudi-launch:", ERROR, coloured=is_coloured(sys.stderr))
-        print(
-            _folded(f"gaudi-launch: {error['message']}").replace("gaudi-launch:", shown, 1),
-            file=sys.stderr,
-        )
+        sentence = folded(f"gaudi-launch: {error['message']}", sys.stderr)
+        print(sentence.replace("gaudi-launch:", shown, 1), file=sys.stderr)
         for line in (*(f"  {each}" for each in error.get("commands", ())), detail):
             if line:
                 print(line, file=sys.stderr)
     return int(error["exit_code"])
-
-
-def _folded(sentence: str) -> str:
-    """Return a sentence in lines of the width of a terminal; a pipe gets one line."""
-    if not sys.stderr.isatty() or "\n" in sentence:
-        return sentence
-    from gaudi_launch.cli.wrapping import terminal_width, wrapped
-
-    return "\n".join(wrapped(sentence, terminal_width()))
 
 
 def _error(id: str, sentence: str, code: int) -> dict[str, Any]:

@@ -97,6 +97,8 @@ def corrected(arguments: Sequence[str], found: str, near: Iterable[str]) -> list
     ['gaudi-launch plan --engine=vllm']
     >>> corrected(["stop", "smal"], "smal", ["small-1", "small-2"])
     ['gaudi-launch stop small-1', 'gaudi-launch stop small-2']
+    >>> corrected(["ps", "--jso", "--json"], "--jso", ["--json"])
+    ['gaudi-launch ps --json']
     """
     lines = (_with_name(arguments, found, name) for name in near if found and name)
     return [
@@ -113,6 +115,9 @@ def _with_name(arguments: Sequence[str], found: str, near: str) -> list[str] | N
         if word == found and not ours:
             # the option is a command here
             return [*shlex.split(near)[1:], *arguments[1:at], *arguments[at + 1 :]]
+        if word == found and near in arguments:
+            # a flag that is given twice
+            return [*arguments[:at], *arguments[at + 1 :]]
         if word == found:
             return [*arguments[:at], *ours, *arguments[at + 1 :]]
         if word.startswith((f"{found}=", f"simulated:{found}")) or word.endswith(f"={found}"):

@@ -6,6 +6,7 @@ Drawing characters are replaced, and every character can be encoded.
 from __future__ import annotations
 
 import codecs
+import os
 import sys
 from collections.abc import Callable, Mapping
 from io import TextIOWrapper
@@ -76,6 +77,11 @@ def shows(stream: TextIO, text: str) -> bool:
     except (UnicodeEncodeError, LookupError):
         return False
     return True
+
+
+def folds(stream: TextIO) -> bool:
+    """Report whether lines of a stream are folded: on a terminal, and in a pipe with COLUMNS."""
+    return stream.isatty() or os.environ.get("COLUMNS", "").isdigit()
 
 
 def is_utf(stream: TextIO) -> bool:

@@ -10,6 +10,9 @@ import shutil
 import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TextIO
+
+from gaudi_launch.cli.streams import folds
 
 # a wide character by itself, or a run of others up to the next space
 _UNIT = re.compile(
@@ -127,6 +130,16 @@ def _together(before: str, after: str, spaced: bool) -> bool:
     if spaced:
         return False
     return after[0] in _NEVER_FIRST or before[-1] in _NEVER_LAST
+
+
+def folded(sentence: str, stream: TextIO) -> str:
+    """Return a sentence in lines of a terminal's width, or of COLUMNS in a pipe."""
+    if not folds(stream) or "\n" in sentence or sentence.startswith(" "):
+        return sentence
+    width = terminal_width()
+    if not stream.isatty():
+        width = shutil.get_terminal_size().columns
+    return "\n".join(wrapped(sentence, width))
 
 
 def terminal_width() -> int:

@@ -5,12 +5,12 @@ In the foreground, or passed to a launcher.
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING
 
 import typer
 
 from gaudi_launch.cli.command_app import CommandApp
+from gaudi_launch.cli.console import say
 from gaudi_launch.cli.options import Launch, LaunchOptions, RecordCommand
 from gaudi_launch.cli.views.run_record import run_line
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
@@ -97,7 +97,7 @@ def serve(
     if started.outcome is not None:
         _finish(started.outcome, started)
     elif no_wait:
-        print(text("services.starting", name=started.name), file=sys.stderr)
+        say(text("services.starting", name=started.name))
     else:
         _wait(started)
 
@@ -115,7 +115,7 @@ def _wait(started: Service) -> None:
 
         ready = until_ready(started.name)
     except KeyboardInterrupt:
-        print(text("services.goes_on", name=started.name), file=sys.stderr, flush=True)
+        say(text("services.goes_on", name=started.name))
         raise typer.Exit(int(ExitCode.INTERRUPTED)) from None
     model = str(ready.state.get("served") or started.plan.model["name"])
     path = str(ready.state.get("answers") or "")
@@ -131,9 +131,9 @@ def _finish(outcome: EngineOutcome, started: Service) -> None:
 
     if outcome.kind != "stopped":
         raise failure(outcome, started.log, str(started.plan.model.get("path") or "MODEL"))
-    print(text("serve.stopped"), file=sys.stderr)
+    say(text("serve.stopped"))
     state = store.read(started.log.parent, "state.json") or {}
     run = read_run_record(started.log.parent, state.get("engine_began"))
     if run is not None:
-        print(run_line(run.to_json()), file=sys.stderr)
+        say(run_line(run.to_json()))
     raise typer.Exit(int(ExitCode.INTERRUPTED))

@@ -117,6 +117,8 @@ class Exporters:
             ("GaudiLaunchPreemptions", cards, SERVICE),
             ("GaudiLaunchKvCacheFull", cards, MEASURED),
             ("GaudiLaunchPreemptions", cards, MEASURED),
+            ("GaudiLaunchFirstTokensLate", cards, SERVICE),
+            ("GaudiLaunchFirstTokensLate", cards, MEASURED),
             ("GaudiLaunchThrottled", cards, "1"),
             ("GaudiLaunchLinkDown", cards, "2"),
             ("GaudiLaunchCardLost", cards, "3"),
@@ -249,7 +251,8 @@ def start(started: ExitStack, command: list[str], env: dict[str, str] | None = N
 def configure(folder: Path, exporters: Exporters, *, unchanged: bool) -> Path:
     """Write the files of `render monitoring`; return Prometheus' configuration.
 
-    The times of the rules become 0 s unless ``unchanged``; the intervals are always one second.
+    The times of the rules become 0 s unless ``unchanged``, and first tokens are late after 0.2 s;
+    the intervals are always one second.
     """
     made = folder / "monitoring"
     targets = ",".join(exporters.instance(name) for name in exporters.ports)
@@ -265,6 +268,9 @@ def configure(folder: Path, exporters: Exporters, *, unchanged: bool) -> Path:
             # a new exporter does not answer yet, and a service that is restarted has failed
             brief = rule["alert"] in ("GaudiLaunchExporterSilent", "GaudiLaunchServiceFailed")
             rule["for"] = "15s" if brief else "0s"
+            # the simulated cards are 50 times as fast
+            if rule["alert"] == "GaudiLaunchFirstTokensLate":
+                rule["expr"] = rule["expr"].replace("> 10", "> 0.2")
         rules.write_text(yaml.safe_dump(document))
     return made / "prometheus.yml"
 

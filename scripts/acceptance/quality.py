@@ -10,6 +10,7 @@ weights. Prints one JSON object; the exit status is 0 when only the faults were 
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import json
 import shutil
@@ -109,6 +110,9 @@ def matched(folder: Path, right: Path, *kinds: type[Client]) -> list[dict[str, A
 
 def main() -> int:
     """Run all of it, print what was found, and return the exit status."""
+    argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    ).parse_args()
     demo = paths.data_dir() / "models/demo"
     report: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as text:

@@ -121,6 +121,10 @@ def test_bash_gets_values(line: str, place: dict[str, str]) -> None:
 def test_fish_and_zsh_get_the_phase_of_a_service_too(place: dict[str, str]) -> None:
     assert completed(place, "gaudi-launch status d", "fish") == ["demo", "ready"]
     assert '"demo":"ready"' in " ".join(completed(place, "gaudi-launch status d", "zsh"))
+    # a straight apostrophe would end the word of zsh
+    assert '"--launcher":"The launcher\u02bcs log."' in " ".join(
+        completed(place, "gaudi-launch logs --l", "zsh")
+    )
 
 
 def test_a_damaged_state_hides_no_service(place: dict[str, str]) -> None:

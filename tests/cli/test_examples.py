@@ -543,7 +543,7 @@ def test_each_command_of_a_message_runs(
         # the sentence names a command, which needs a model or a file
         code, said = ran([*words, "--help"], capsys)
     # this machine has cards, and no engine for them
-    engine = line.startswith("gaudi-launch doctor") and "FAIL    engine.present:" in said
+    engine = line.startswith("gaudi-launch doctor") and "FAIL    Engine: " in said
     # and a service that is ready, which the test of the cards must not disturb
     refused = "--deep" in line and "is ready: demo" in said
     assert code == (3 if engine or refused else 0), f"{SHOWN[line]}: {said}"

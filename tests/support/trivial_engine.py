@@ -6,9 +6,9 @@ opens /health, /v1/models and /v1/completions, and keeps two children, one in a 
 engine cores were seen to). With ``-c`` it answers as an interpreter that has the fork at 1.21.
 
 TRIVIAL_DO: ``die`` in warm-up, ``hang`` in warm-up, ``deaf`` to SIGTERM, ``oom`` (dies on memory),
-``sick`` (healthy, but every completion fails), ``fault`` (its KV cache is full and it preempts, by
-/metrics; POST /fault/compile: it logs a shape that was not warmed up; POST /fault/crash: it ends
-with status 1). TRIVIAL_KIND: another extension to answer.
+``sick`` (healthy, but every completion fails), ``fault`` (by /metrics its KV cache is full, it
+preempts, and first tokens take 15 s; POST /fault/compile: it logs a shape that was not warmed up;
+POST /fault/crash: it ends with status 1). TRIVIAL_KIND: another extension to answer.
 TRIVIAL_GRAPHS: how many it warms up. TRIVIAL_PIDS: a file for its pids. TRIVIAL_LOAD: a file with
 the number of running requests for /metrics. TRIVIAL_SEEN: a file for the requests that it gets.
 """
@@ -41,7 +41,7 @@ COUNTERS = {
     "vllm:num_preemptions_total": 5.0,
     "vllm:generation_tokens_total": 400.0,
     "vllm:prompt_tokens_total": 900.0,
-    "vllm:time_to_first_token_seconds_sum": 1.5,
+    "vllm:time_to_first_token_seconds_sum": 45.0,
     "vllm:time_to_first_token_seconds_count": 3.0,
     "vllm:inter_token_latency_seconds_sum": 8.0,
     "vllm:inter_token_latency_seconds_count": 400.0,

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gaudi_launch.cli.console import console, emit_json, known, size_text, table
+from gaudi_launch.cli.console import console, emit_json, known, size_text
 from gaudi_launch.cli.short_page import NotedRow, ShortPage, next_line
 from gaudi_launch.core.base.durations import duration
 from gaudi_launch.core.base.messages import text
@@ -143,26 +143,29 @@ def show_key(entry: CacheEntry, ledger: Ledger, as_json: bool) -> None:
     parts = document["parts"]
     rows = [(part_label(name), str(value)) for name, value in parts.items() if name != "variables"]
     rows += sorted(parts["variables"].items())
-    out = console()
-    out.print(table(str(entry.folder), (text("cache.column_fact"), ""), rows))
     now = time.time()
-    complete = "cache.word_yes" if ledger.complete else "cache.word_no"
-    filled = "  ".join(map(duration, ledger.filled_seconds))
-    used = "  ".join(map(duration, ledger.used_seconds))
-    rows = [
-        (text("cache.column_key"), ledger.key),
-        (text("cache.word_complete"), text(complete)),
-        (text("cache.word_blocks"), known(ledger.num_blocks, "{:,}")),
-        (text("cache.word_created"), duration(now - ledger.created)),
-        (text("cache.word_last_used"), duration(now - ledger.last_used)),
-        (text("cache.word_filled"), filled or "-"),
-        (text("cache.word_used"), used or "-"),
-        (text("cache.column_files"), f"{ledger.files:,}"),
-        (text("cache.column_size"), size_text(ledger.bytes)),
-        (text("cache.word_prompt"), f"{len(ledger.buckets.prompt):,}"),
-        (text("cache.word_decode"), f"{len(ledger.buckets.decode):,}"),
-    ]
-    out.print(table("", (text("cache.column_content"), ""), rows))
+    answer = text(
+        "cache.key_answer",
+        key=ledger.key,
+        graphs=ledger.buckets.graphs,
+        model=ledger.parts.model,
+        files=ledger.files,
+        size=size_text(ledger.bytes),
+        complete=text("cache.word_yes" if ledger.complete else "cache.word_no"),
+    )
+    facts = {
+        "cache.word_created": duration(now - ledger.created),
+        "cache.word_last_used": duration(now - ledger.last_used),
+        "cache.word_filled": ", ".join(map(duration, ledger.filled_seconds)) or "-",
+        "cache.word_used": ", ".join(map(duration, ledger.used_seconds)) or "-",
+        "cache.word_blocks": known(ledger.num_blocks, "{:,}"),
+    }
+    ShortPage(
+        [answer, text("cache.key_folder", path=str(entry.folder))],
+        (text("cache.column_fact"), ""),
+        [NotedRow(row) for row in rows if row[1]],
+        tail=[text("common.pair", label=text(id), value=value) for id, value in facts.items()],
+    ).show(complete=True)
 
 
 def show_verdicts(root: Path, verdicts: Sequence[KeyVerdict], as_json: bool) -> None:

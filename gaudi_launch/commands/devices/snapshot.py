@@ -10,6 +10,7 @@ from pathlib import Path
 import typer
 
 from gaudi_launch.cli.command_app import CommandApp
+from gaudi_launch.cli.console import say
 from gaudi_launch.cli.machine_option import MACHINE
 from gaudi_launch.cli.streams import is_utf
 from gaudi_launch.commands.devices.command import given
@@ -67,14 +68,14 @@ def snapshot(
 def _report_written(host: Host, file: str) -> None:
     if not host.cards:
         notes = "; ".join(f"{source}: {note}" for source, note in host.notes.items())
-        typer.echo(text("host.snapshot_no_cards", path=file, why=notes), err=True)
+        say(text("host.snapshot_no_cards", path=file, why=notes))
     elif file != "-" and host.origin == "live":
-        typer.echo(text("host.snapshot_live", path=file, cards=len(host.cards)), err=True)
+        say(text("host.snapshot_live", path=file, cards=len(host.cards)))
     elif file != "-":
         written = text(
             "host.snapshot_written", path=file, cards=len(host.cards), origin=host.origin
         )
-        typer.echo(written, err=True)
+        say(written)
 
 
 def _write_tree(folder: Path, machine: str | None) -> None:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import shlex
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from gaudi_launch.cli.console import console, known, sentences
+from gaudi_launch.cli.console import console, known, say, sentences
 from gaudi_launch.cli.short_page import NotedRow, ShortPage, next_line
 from gaudi_launch.core.base.locks import Holder
 from gaudi_launch.core.base.messages import text
@@ -111,7 +110,7 @@ def show(host: Host, use: DeviceUse, machine: str | None, *, complete: bool) -> 
     )
     page.show(complete=complete)
     if use.lost:
-        print(text("services.orphans_there", count=len(use.lost)), file=sys.stderr)
+        say(text("services.orphans_there", count=len(use.lost)))
 
 
 def _free(host: Host) -> str:

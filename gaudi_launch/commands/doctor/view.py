@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
-from gaudi_launch.cli.console import beside, console, emit_json, table
+from gaudi_launch.cli.console import beside, console, emit_json, say, table
 from gaudi_launch.cli.short_page import SCREEN, command_line, next_line
 from gaudi_launch.cli.wrapping import padded
 from gaudi_launch.commands.doctor import remedies
@@ -88,7 +87,7 @@ def show_report(
 def show_bundle(path: Path, files: int, kept_names: bool) -> None:
     """Print on stderr what was written for support."""
     names = text("doctor.bundle.names_kept" if kept_names else "doctor.bundle.names_removed")
-    print(text("doctor.bundle.written", path=str(path), files=files, names=names), file=sys.stderr)
+    say(text("doctor.bundle.written", path=str(path), files=files, names=names))
 
 
 def show_checks(checks: Sequence[Check], as_json: bool) -> None:
@@ -339,25 +338,25 @@ def _screen(out: Console, findings: Sequence[Finding], room: int) -> list[Text]:
     """Return what needs attention, in as much detail as fits.
 
     Failures are shown with their remedies, with the commands of these only, or as sentences;
-    warnings as sentences, or by id.
+    warnings as sentences, or by title.
     """
     failed = _of(findings, "fail")
     end = [
-        *_by_id(out, findings, "unknown", "screen.doctor_unknown"),
+        *_titles(out, findings, "unknown", "screen.doctor_unknown"),
         *_skipped(out, findings),
         Text(text("screen.doctor_all"), style="dim"),
     ]
     warned = [line for each in _of(findings, "warn") for line in _sentence(out, each)]
-    ids = _by_id(out, findings, "warn", "screen.doctor_warned")
+    titles = _titles(out, findings, "warn", "screen.doctor_warned")
     complete = [line for each in failed for line in _failure(out, each, complete=True)]
     short = [line for each in failed for line in _failure(out, each, complete=False)]
     sentences = [line for each in failed for line in _sentence(out, each)]
-    for failures, warnings in ((complete, warned), (complete, ids), (short, ids)):
+    for failures, warnings in ((complete, warned), (complete, titles), (short, titles)):
         if _rows_of([*failures, *warnings, *end], out) <= room:
             return [*failures, *warnings, *end]
-    if _rows_of([*sentences, *ids, *end], out) > room:
-        sentences = _by_id(out, findings, "fail", "screen.doctor_warned")
-    return [*sentences, *ids, *end]
+    if _rows_of([*sentences, *titles, *end], out) > room:
+        sentences = _titles(out, findings, "fail", "screen.doctor_warned")
+    return [*sentences, *titles, *end]
 
 
 def _failure(out: Console, finding: Finding, *, complete: bool) -> list[Text]:
@@ -370,14 +369,14 @@ def _of(findings: Sequence[Finding], status: str) -> list[Finding]:
 
 
 def _sentence(out: Console, finding: Finding) -> list[Text]:
-    """Return a check as its id and what was found."""
-    sentence = text("screen.doctor_row", check=finding.id, message=finding.message.render())
-    return _marked(out, finding.status, sentence)
+    """Return a check as its title and what was found."""
+    title, found = finding.title.render(), finding.message.render()
+    return _marked(out, finding.status, text("common.pair", label=title, value=found))
 
 
-def _by_id(out: Console, findings: Sequence[Finding], status: str, id: str) -> list[Text]:
-    """Return the ids of all checks with a status, in one sentence."""
-    checks = ", ".join(finding.id for finding in _of(findings, status))
+def _titles(out: Console, findings: Sequence[Finding], status: str, id: str) -> list[Text]:
+    """Return the titles of all checks with a status, in one sentence."""
+    checks = text("common.between").join(each.title.render() for each in _of(findings, status))
     if not checks:
         return []
     return _marked(out, status, text(id, checks=checks))

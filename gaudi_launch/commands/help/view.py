@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from gaudi_launch.cli.colour import BOLD, NAME, is_coloured, painted
-from gaudi_launch.cli.help import HelpEntry, entry_lines, titled
-from gaudi_launch.cli.table import COMMANDS
+from gaudi_launch.cli.help import HelpEntry, entry_lines
+from gaudi_launch.cli.table import COMMANDS, FIRST_COMMANDS
 from gaudi_launch.cli.translated import translated
 from gaudi_launch.cli.wrapping import cells, padded, terminal_width, wrapped
 from gaudi_launch.commands.help.page_view import list_json
@@ -21,8 +21,14 @@ _BLANKS = 4
 
 
 def show_questions() -> None:
-    """Print the questions for the terminal's width."""
-    print("\n".join(question_lines(terminal_width(), coloured=is_coloured(sys.stdout))))
+    """Print a question for each command of the first screen, and where all questions are."""
+    every = [each for questions in every_question().values() for each in questions]
+    first: dict[str, Question] = {}
+    for each in every:
+        first.setdefault(each.arguments.split()[0], each)
+    shown = [first[name] for name in FIRST_COMMANDS]
+    print("\n".join(question_lines(shown, terminal_width(), coloured=is_coloured(sys.stdout))))
+    print("\n" + text("questions.all", n=len(every)))
 
 
 def questions_json(only: Collection[Question] | None = None) -> dict[str, Any]:
@@ -78,32 +84,27 @@ def _topic(page: str) -> str:
     return f"{page}.md" if page in COMMANDS else page
 
 
-def question_lines(width: int, *, coloured: bool) -> Iterator[str]:
+def question_lines(shown: Sequence[Question], width: int, *, coloured: bool) -> Iterator[str]:
     """Yield the page: questions on the left, commands on the right.
 
     Where that is too wide, the program's name is left out, and then each command is below its
     question.
     """
-    every = [each for questions in every_question().values() for each in questions]
-    column = max(cells(text(each.id)) for each in every)
+    column = max(cells(text(each.id)) for each in shown)
     room = width - column - _BLANKS
-    without_name = max(len(each.command) for each in every) > room
-    stacked = max(len(each.arguments) for each in every) > room
+    without_name = max(len(each.command) for each in shown) > room
+    stacked = max(len(each.arguments) for each in shown) > room
     yield from wrapped(text("questions.usage"), width)
     if without_name and not stacked:
         yield from wrapped(text("questions.prefix"), width)
-    for title, questions in every_question().items():
-        yield ""
-        yield painted(titled(translated(title)), BOLD, coloured=coloured)
-        for each in questions:
-            if stacked:
-                yield from (f"  {line}" for line in wrapped(text(each.id), width - 2))
-                yield f"      {painted(each.command, NAME, coloured=coloured)}"
-                continue
-            command = painted(
-                each.arguments if without_name else each.command, NAME, coloured=coloured
-            )
-            yield f"  {padded(text(each.id), column)}  {command}"
+    yield ""
+    for each in shown:
+        if stacked:
+            yield from (f"  {line}" for line in wrapped(text(each.id), width - 2))
+            yield f"      {painted(each.command, NAME, coloured=coloured)}"
+            continue
+        command = painted(each.arguments if without_name else each.command, NAME, coloured=coloured)
+        yield f"  {padded(text(each.id), column)}  {command}"
 
 
 def questions_markdown() -> str:

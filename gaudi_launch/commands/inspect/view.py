@@ -160,7 +160,7 @@ def show_list(found: FittingModels, *, complete: bool) -> None:
         NotedRow(
             (
                 each.model.path,
-                f"{each.profile.facts['parameters'] / 1e9:,.1f}e9",
+                f"{each.profile.facts['parameters'] / 1e9:,.1f}B",
                 each.dtype,
                 text("common.none") if each.cards is None else str(each.cards),
             )
@@ -292,7 +292,7 @@ def _lines(found: InspectedModel) -> list[tuple[str, object]]:
     model, kv_bytes = found.model, found.kv_bytes_per_token
     parameters = None
     if model.parameters:
-        parameters = f"{model.parameters / 1e9:.3f}e9 ({model.parameters:,})"
+        parameters = f"{model.parameters / 1e9:.1f}B ({model.parameters:,})"
     weights = "" if model.source == "hub" else text("models.no_weights")
     if model.weight_bytes:
         weights = f"{model.weight_bytes / 2**30:.2f} GiB"

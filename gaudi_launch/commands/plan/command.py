@@ -7,6 +7,7 @@ from pathlib import Path
 import typer
 
 from gaudi_launch.cli.command_app import CommandApp
+from gaudi_launch.cli.console import say
 from gaudi_launch.cli.options import Launch, LaunchOptions, RecordCommand
 from gaudi_launch.core.base.errors import ExitCode
 from gaudi_launch.core.base.messages import text
@@ -36,7 +37,6 @@ def plan(
     Needs no card and no engine on this machine: --machine simulated:hls2 plans for an 8-card Gaudi2
     server.
     """
-    import sys
 
     from gaudi_launch.cli.console import emit_json
     from gaudi_launch.cli.views.estimate import speed_json
@@ -65,7 +65,7 @@ def plan(
         else:
             show(checked, speed, command)
     if save is not None and not as_json:
-        print(text("saved.written", path=str(save)), file=sys.stderr)
+        say(text("saved.written", path=str(save)))
     taken = checked.taken is not None and options.machine is None
     if taken or (checked.failed and prepared.machine is None):
         raise typer.Exit(int(ExitCode.MACHINE))

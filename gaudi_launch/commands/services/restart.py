@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import sys
-
 import typer
 
 from gaudi_launch.cli.command_app import CommandApp
+from gaudi_launch.cli.console import say
 from gaudi_launch.cli.service_progress import until_ready
 from gaudi_launch.cli.times import DRAIN
 from gaudi_launch.core.base.messages import text
@@ -35,7 +34,7 @@ def restart(
         raise unnamed(services())
     use_case(name, drain, Terminal())
     if no_wait:
-        print(text("services.starting", name=name), file=sys.stderr)
+        say(text("services.starting", name=name))
         return
     ready = until_ready(name)
     print(

@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from gaudi_launch.core.host import hl_smi_text
-from gaudi_launch.core.host.files import Files, captured, first_line, whole_number
+from gaudi_launch.core.host.card_files import sensor
+from gaudi_launch.core.host.files import Files, captured
 from gaudi_launch.core.host.hardware import Card, Host
 from gaudi_launch.core.host.hl_smi import Ask
 
@@ -98,16 +99,5 @@ def _violations(ask: Ask) -> dict[int, dict[str, int]]:
 
 
 def _limit(files: Files, card: Card) -> int | None:
-    """Return the critical temperature in C that a card's first sensor reports.
-
-    Return None where it reports none. Source: linux drivers/accel/habanalabs/common/hwmon.c
-    (temp_crit); unit: linux Documentation/hwmon/sysfs-interface (thousandths of a degree).
-    """
-    if card.bus is None:
-        return None
-    folder = f"sys/bus/pci/devices/{card.bus}/hwmon"
-    for name in files.names(folder):
-        thousandths = whole_number(first_line(files, f"{folder}/{name}/temp1_crit"))
-        if thousandths is not None and thousandths >= 1000:
-            return thousandths // 1000
-    return None
+    """Return the critical temperature in C that a card's sensor reports, None without one."""
+    return (sensor(files, card, "temp1_crit") or 0) // 1000 or None

@@ -256,12 +256,16 @@ def check_path(path: Path) -> None:
 
 
 def _check_replaceable(path: Path) -> None:
+    """Refuse all but a new file and a saved plan; a pipe, which would wait, is not opened."""
     if not path.exists():
         return
+    other = LaunchError("saved.other_file", ExitCode.USAGE, path=str(path))
+    if not path.is_file():
+        raise other
     try:
         read(path)
     except LaunchError as error:
-        raise LaunchError("saved.other_file", ExitCode.USAGE, path=str(path)) from error
+        raise other from error
 
 
 def read(path: Path) -> SavedPlan:

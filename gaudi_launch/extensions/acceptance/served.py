@@ -103,10 +103,7 @@ def served(bed: TestBed, step: str) -> StepMeasurement:
             while (found := registry.read(name)) is None or found.phase != "ready":
                 interrupt.pause()
                 if not server.is_alive():
-                    line = ends[0].last_line if ends else "-"
-                    code = ends[0].code if ends else -1
-                    why = message("accept.program_failed", who=model, code=code, line=line)
-                    raise NoFigure("broken", why, {"output": ends[0].output if ends else ""})
+                    raise (ends[0] if ends else ProgramEnd(-1, "")).failed(model)
                 if time.monotonic() > end:
                     seconds = f"{bed.timeout(step):g}"
                     raise NoFigure(

@@ -10,6 +10,7 @@ from typing import Any
 
 from gaudi_launch.core.base.messages import Message, message
 from gaudi_launch.core.doctor import runner
+from gaudi_launch.core.host import card_files
 from gaudi_launch.extensions.acceptance import card_state, tools
 from gaudi_launch.extensions.acceptance.card_state import name_of
 from gaudi_launch.extensions.acceptance.judge import facts
@@ -102,7 +103,7 @@ def _peaks(bed: TestBed, name: str) -> dict[str, float]:
     kind = facts()["limits"].get(name, {}).get("peak")
     found: dict[str, float | None] = {}
     for card in bed.cards:
-        peak = card_state.link_peak(card) if kind == "link" else None
+        peak = card_files.link_peak(card) if kind == "link" else None
         if bed.product is not None and kind == "clock":
             dtype = facts()["steps"][name]["dtype"]
             peak = card_state.matrix_peak(bed.facts.files, card, bed.product, dtype)
@@ -132,7 +133,7 @@ def _under_load(bed: TestBed, name: str) -> StepMeasurement:
         who = name_of(card)
         highest = {}
         if bed.facts.files is not None:
-            highest = card_state.maxima(bed.facts.files, card)
+            highest = card_files.maxima(bed.facts.files, card)
         limit, source = card_state.hot_limit(card, bed.product_id, highest)
         details[who] = highest
         if highest.get("temperature_c", 0) >= limit:

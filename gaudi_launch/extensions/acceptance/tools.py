@@ -104,6 +104,17 @@ class ProgramEnd:
         lines = [line.strip() for line in self.output.splitlines() if line.strip()]
         return lines[-1][:_SHOWN] if lines else "-"
 
+    @property
+    def details(self) -> dict[str, str]:
+        """Return what the evidence keeps of it."""
+        return {"output": self.output[-4000:]}
+
+    def failed(self, who: str, line: str = "") -> NoFigure:
+        """Return that it failed, with a line of its output; the last one by default."""
+        shown = line or self.last_line
+        why = message("accept.program_failed", who=who, code=self.code, line=shown)
+        return NoFigure("broken", why, self.details)
+
 
 def together(programs: Sequence[Program], seconds: float) -> list[ProgramEnd]:
     """Run programs at the same time; none is left at the end. Raises NoFigure."""
@@ -168,8 +179,7 @@ def torch_answers(bed: TestBed, test: str) -> dict[str, dict[str, Any]]:
     for name, end in zip(names, ends, strict=True):
         text = marked(end.output)
         if end.code or not text:
-            why = message("accept.program_failed", who=name, code=end.code, line=end.last_line)
-            raise NoFigure("broken", why, {"output": end.output[-4000:]})
+            raise end.failed(name)
         answers[name] = parse_json(text)
     return answers
 
@@ -230,9 +240,7 @@ def _demo_rate(group: Sequence[int], ends: Sequence[ProgramEnd]) -> float:
             raise NoFigure("broken", message("accept.wrong_sum", who=names))
         if end.code:
             error = re.search(r"HCCL demo error: (.*)", end.output)
-            line = error[1][:_SHOWN] if error else end.last_line
-            why = message("accept.program_failed", who=names, code=end.code, line=line)
-            raise NoFigure("broken", why, {"output": end.output[-4000:]})
+            raise end.failed(names, error[1][:_SHOWN] if error else "")
     for end in ends:
         found = _RATE.findall(end.output)
         if found:
@@ -267,9 +275,8 @@ def qual(bed: TestBed, step: str) -> dict[str, bool]:
     devices = re.findall(r"^(.*\S)\s*:\s*(PASSED|FAILED)\s*$", summary, re.MULTILINE)
     found = {name.strip(" |"): word == "PASSED" for name, word in devices}
     if not found:
-        why = message("accept.program_failed", who="hl_qual", code=end.code, line=end.last_line)
-        raise NoFigure("broken", why, {"output": end.output[-4000:]})
+        raise end.failed("hl_qual")
     if len(found) < len(bed.cards):
         why = message("accept.qual_few", found=len(found), cards=len(bed.cards))
-        raise NoFigure("broken", why, {"output": end.output[-4000:]})
+        raise NoFigure("broken", why, end.details)
     return found

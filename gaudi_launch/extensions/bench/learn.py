@@ -267,7 +267,12 @@ def _of_log(path: Path, text: str, service: str) -> Iterable[Figure]:
     It is the median of the intervals without prompts, so that those in which a sequence began or
     ended do not count.
     """
-    setup = _setup_of_service(path, service)
+    try:
+        setup = _setup_of_service(path, service)
+    except _Unusable:
+        if _LOG_LINE.search(text) is None:
+            raise _Unusable("learn.no_speeds") from None
+        raise
     _remember_warmup(text, setup)
     intervals: dict[int, list[float]] = {}
     for line in text.splitlines():

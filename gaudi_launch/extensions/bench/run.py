@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import sys
-
 import typer
 
 from gaudi_launch.cli.command_app import CommandApp
+from gaudi_launch.cli.console import say
 from gaudi_launch.cli.record_options import ModelCommand
 from gaudi_launch.cli.service_progress import until_ready
 from gaudi_launch.core.base.errors import ExitCode
@@ -39,9 +38,9 @@ def run(
     try:
         until_ready(name)
     except KeyboardInterrupt:
-        print(text("services.goes_on", name=name), file=sys.stderr, flush=True)
+        say(text("services.goes_on", name=name))
         raise typer.Exit(int(ExitCode.INTERRUPTED)) from None
-    print(text("services.stop_hint", name=name).strip(), file=sys.stderr)
+    say(text("services.stop_hint", name=name).strip())
     talk(target(name), options, " ".join(words or ()))
 
 

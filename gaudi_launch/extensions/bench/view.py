@@ -36,7 +36,7 @@ _PARTS = ("mean", "p50", "p90", "p95", "p99", "max")
 def show_differences(differences: Sequence[Message]) -> None:
     """Print what was given in place of the load of --plan, on stderr."""
     for difference in differences:
-        print(text("plan.warning", what=difference.render()), file=sys.stderr)
+        say(text("plan.warning", what=difference.render()))
 
 
 class Watching:
@@ -79,7 +79,7 @@ def show_benchmarker(argv: Sequence[str], as_json: bool) -> None:
         emit_json({"schema": 1, "tool": "inference-benchmarker", "argv": list(argv)})
         return
     if api_key():
-        print(text("measure.benchmarker_key"), file=sys.stderr)
+        say(text("measure.benchmarker_key"))
     print(shlex.join(argv))
 
 
@@ -151,13 +151,13 @@ def show_learning(outcome: LearnOutcome, as_json: bool) -> None:
     if as_json:
         emit_json(outcome.to_json())
         return
+    show_learned(outcome.learned, False)
     for result in outcome.results:
         if result.why_not is not None:
             line = text("learn.file_without", path=result.path, why=result.why_not.render())
         else:
             line = text("learn.file", path=result.path, count=len(result.measurements))
         console().print(line)
-    show_learned(outcome.learned, False)
 
 
 def show_learned(learned: LearnedConstants | None, as_json: bool) -> None:

@@ -126,7 +126,7 @@ class ClusterCase:
             message(
                 "cluster.finding",
                 host=one.member.name,
-                check=finding.id,
+                check=finding.title.render(),
                 message=finding.message.render(),
             )
             for one in self.seen

@@ -7,6 +7,7 @@ from pathlib import Path
 import typer
 
 from gaudi_launch.cli.command_app import OUTPUT_JSON, CommandApp
+from gaudi_launch.cli.console import say
 from gaudi_launch.cli.options import Launch, LaunchOptions, RecordCommand, record
 from gaudi_launch.core.base.messages import text
 from gaudi_launch.extensions.recommend import case as cases
@@ -49,7 +50,6 @@ def recommend(
     every option that is given stays. All are forecast, the best are simulated on the traffic, and
     the answer is planned.
     """
-    import sys
 
     from gaudi_launch.cli.console import emit_json
     from gaudi_launch.cli.work_progress import work_progress
@@ -74,7 +74,7 @@ def recommend(
     if saved and not as_json:
         show_saved(found, saved)
     elif save is not None and found.cluster is not None:
-        print(text("recommend.not_saved"), file=sys.stderr)
+        say(text("recommend.not_saved"))
     # the page shows what would be possible
     if found.plan is None:
         raise typer.Exit(cases.UNMET)

@@ -11,7 +11,7 @@ from pathlib import Path
 import typer
 
 from gaudi_launch.cli.command_app import JSON, CommandApp
-from gaudi_launch.cli.console import emit_json
+from gaudi_launch.cli.console import emit_json, say
 from gaudi_launch.cli.endless import until_ctrl_c
 from gaudi_launch.cli.machine_option import MACHINE
 from gaudi_launch.cli.shared_options import ALL
@@ -111,7 +111,7 @@ def up(
     try:
         stack, changed = case.up(file, Terminal(), no_doctor=no_doctor, wait=not no_wait)
     except KeyboardInterrupt:
-        print(text("stack.interrupted", path=str(file)), file=sys.stderr, flush=True)
+        say(text("stack.interrupted", path=str(file)))
         raise typer.Exit(int(ExitCode.INTERRUPTED)) from None
     if as_json:
         emit_json(view.started_to_json(stack, changed))
@@ -143,7 +143,7 @@ def apply(
             file, Terminal(), options, lambda changes: _agrees(changes, yes)
         )
     except KeyboardInterrupt:
-        print(text("stack.apply_interrupted", path=str(file)), file=sys.stderr, flush=True)
+        say(text("stack.apply_interrupted", path=str(file)))
         raise typer.Exit(int(ExitCode.INTERRUPTED)) from None
     if changed is None:
         raise typer.Exit(int(ExitCode.INTERRUPTED))
@@ -157,7 +157,7 @@ def _agrees(changes: StackChanges, yes: bool) -> bool:
     """State what does not answer for a time, and return the user's consent."""
 
     for line in view.interruptions(changes):
-        print(line, file=sys.stderr, flush=True)
+        say(line)
     if yes:
         return True
     path = str(changes.stack.path)

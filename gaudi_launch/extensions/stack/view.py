@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 import shlex
-import sys
 import time
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from gaudi_launch.cli.console import say
 from gaudi_launch.cli.short_page import NotedRow, ShortPage, next_line
 from gaudi_launch.cli.views.serve import first_request
 from gaudi_launch.cli.views.services import last_error
@@ -83,14 +83,17 @@ def _service_to_json(service: StackService) -> dict[str, Any]:
 def show_plan(planned: StackPlan, *, complete: bool = False) -> None:
     """Print whether all fits, how to start it, and a row for each engine."""
     stack, free = planned.stack, planned.free
-    head: list[str | Text] = [
-        text(
+    answer = text("stack.answer_no_cards", models=len(stack.models))
+    if planned.cards:
+        answer = text(
             "stack.answer",
             models=len(stack.models),
             cards=len(planned.cards) - len(free),
             total=len(planned.cards),
             free=",".join(map(str, free)) or text("common.none"),
-        ),
+        )
+    head: list[str | Text] = [
+        answer,
         next_line(f"gaudi-launch stack up {shlex.quote(str(stack.path))}"),
     ]
     gateway = stack.gateway
@@ -102,9 +105,13 @@ def show_plan(planned: StackPlan, *, complete: bool = False) -> None:
     if seconds is not None:
         tail.append(text("stack.start_time", time=span(*seconds)))
     columns = text("stack.columns").split("|")
-    rows = [NotedRow(_row(service)) for service in planned.services]
+    cells = [_row(service) for service in planned.services]
+    if not any(service.running for service in planned.services):
+        # the state, which is of running ones
+        columns, cells = columns[:-1], [row[:-1] for row in cells]
+    rows = [NotedRow(row) for row in cells]
     warnings = [text("plan.warning", what=line) for line in _warnings(planned)]
-    page = ShortPage(head, columns, rows, right=(4, 5, 6), tail=tail, warnings=warnings)
+    page = ShortPage(head, columns, rows, right=(4, 5), tail=tail, warnings=warnings)
     page.show(complete=complete)
 
 
@@ -132,7 +139,6 @@ def _row(service: StackService) -> tuple[str, ...]:
         ",".join(map(str, plan.placement.numa_nodes)) or "-",
         _gib(plan.memory.get("weights")),
         _gib(plan.memory.get("kv")),
-        _gib(plan.memory.get("card")),
         warmup,
         text("stack.runs") if service.running else "",
     )
@@ -147,10 +153,7 @@ def _gib(value: float | None) -> str:
 def show_written(planned: StackPlan) -> None:
     """Print the file that was written, and the next command."""
     path = str(planned.stack.path)
-    print(
-        text("stack.written", path=path, command=f"gaudi-launch stack up {shlex.quote(path)}"),
-        file=sys.stderr,
-    )
+    say(text("stack.written", path=path, command=f"gaudi-launch stack up {shlex.quote(path)}"))
 
 
 def started_to_json(stack: StackFile, changed: ChangedStack) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import shutil
 from dataclasses import replace
@@ -197,6 +198,11 @@ def test_another_file_is_not_replaced(file: Path, tmp_path: Path) -> None:
     with pytest.raises(LaunchError) as error:
         saved_plan.write(other, OPTIONS, made, goal="", traffic=SavedTraffic())
     assert (error.value.id, other.read_text()) == ("saved.other_file", "mine\n")
+    # opened, it would wait for a reader
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(LaunchError) as error:
+        saved_plan.write(tmp_path / "pipe", OPTIONS, made, goal="", traffic=SavedTraffic())
+    assert error.value.id == "saved.other_file"
     saved_plan.write(file, OPTIONS, made, goal="latency", traffic=SavedTraffic())
     assert saved_plan.read(file).goal == "latency"
 

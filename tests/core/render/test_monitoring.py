@@ -53,6 +53,17 @@ FAULTS: dict[str, tuple[dict[str, str], dict[str, str]]] = {
         {'gaudi_launch_service_preemptions_total{service="s"}': "0+60x30"},
         {'gaudi_launch_service_preemptions_total{service="s"}': "0+3x30"},
     ),
+    "GaudiLaunchFirstTokensLate": (
+        {
+            'gaudi_launch_service_ttft_seconds_sum{service="s"}': "0+120x30",
+            'gaudi_launch_service_ttft_seconds_count{service="s"}': "0+10x30",
+        },
+        # without requests there is no mean
+        {
+            'gaudi_launch_service_ttft_seconds_sum{service="s"}': "0+120x10 1200x20",
+            'gaudi_launch_service_ttft_seconds_count{service="s"}': "0+10x10 100x20",
+        },
+    ),
     "GaudiLaunchLinkDown": (
         {'gaudi_launch_card_ports_down{module="3"}': "0x20 2x10"},
         {'gaudi_launch_card_ports_down{module="3"}': "0x29 2x1"},

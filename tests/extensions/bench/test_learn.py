@@ -213,6 +213,8 @@ def test_a_log_gives_a_step_time_for_each_number_of_sequences(
     lines.append(LOG.format(prompt=500.0, made=30.0, running=4, waiting=0))
     log.write_text("".join(lines))
     assert reason(log, "") == "learn.no_service"
+    (tmp_path / "notes.txt").write_text("no log\n")
+    assert reason(tmp_path / "notes.txt", "") == "learn.no_speeds"
     service(plan, log)
     found = read_result(log, "")
     rows = [(each.statistic, each.batch, each.value) for each in found.measurements]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from gaudi_launch.cli.command_app import JSON, CommandApp
-from gaudi_launch.cli.console import emit_json
+from gaudi_launch.cli.console import emit_json, say
 from gaudi_launch.cli.terminal import Terminal
 from gaudi_launch.cli.times import DRAIN
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
@@ -75,7 +75,7 @@ def _end_services(
     if failed:
         *others, last = failed
         for other in others:
-            print(str(other), file=sys.stderr)
+            say(str(other))
         raise last
     if as_json:
         emit_json({"schema": 1, "stopped": stopped})
@@ -104,6 +104,6 @@ def _end_orphans(yes: bool, as_json: bool) -> None:
     if as_json:
         emit_json(orphans_to_json(found, left, unsure))
     elif found:
-        print(text("services.orphans_ended", count=len(found) - len(left)), file=sys.stderr)
+        say(text("services.orphans_ended", count=len(found) - len(left)))
     if left:
         raise left_error(left)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from gaudi_launch.cli.console import console, table
+from gaudi_launch.cli.console import console, say, table
 from gaudi_launch.cli.views.run_record import run_line
 from gaudi_launch.core.base.messages import text
 from gaudi_launch.core.base.optional import mapped
@@ -24,13 +23,13 @@ def show_ended(ended: Stopped) -> None:
         id = "services.ended"
     else:
         id = "services.stopped"
-    print(text(id, name=ended.service.name), file=sys.stderr)
+    say(text(id, name=ended.service.name))
     if ended.run is not None and ended.was_running:
-        print(run_line(ended.run.to_json()), file=sys.stderr)
+        say(run_line(ended.run.to_json()))
     if ended.left:
-        print(text("services.cut", count=ended.left), file=sys.stderr)
+        say(text("services.cut", count=ended.left))
     if ended.busy:
-        print(text("services.cards_busy", cards=",".join(map(str, ended.busy))), file=sys.stderr)
+        say(text("services.cards_busy", cards=",".join(map(str, ended.busy))))
 
 
 def ended_to_json(ended: Stopped) -> dict[str, Any]:

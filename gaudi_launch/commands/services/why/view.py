@@ -102,6 +102,8 @@ def _outcome(explanation: Explanation) -> str:
     # the engine came up, or the log ends during a launch
     if found.came_up or found.phase in ("ready", "stopping"):
         return text("diagnose.healthy", phase=phase)
+    if found.phase == "start":
+        return text("diagnose.no_phase")
     done, total = found.at
     progress = text("diagnose.progress", done=done, total=total) if total else ""
     return text("diagnose.unfinished", phase=phase, progress=progress)

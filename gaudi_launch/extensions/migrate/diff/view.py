@@ -362,13 +362,15 @@ def _problems(found: EnginesDiff) -> list[str]:
     lines = []
     for each in found.problems:
         having = [found.left.label] * each.in_left + [found.right.label] * each.in_right
+        state = text(f"engines.diff_{each.problem.state}")
+        if each.problem.date:
+            state = text("engines.diff_dated", state=state, date=each.problem.date)
         line = text(
             "engines.diff_problem",
             text=each.problem.problem.render(),
             engines=", ".join(dict.fromkeys(having)),
             thread=each.problem.thread,
-            state=text(f"engines.diff_{each.problem.state}"),
-            date=each.problem.date,
+            state=state,
         )
         lines.append(line)
     return lines

@@ -105,7 +105,7 @@ def test_a_service_by_name_goes_to_its_bucket_edge(capsys: pytest.CaptureFixture
     assert (code, found["service"], long["values"]["input"]) == (0, "mine", 640)
     first = long["values"]["first"]
     assert "top prompt bucket 640" in long["message"] and f"{first:.2f} s" in long["message"]
-    assert f" {round(640 / first)} " in long["message"]
+    assert f" {round(640 / first):,} " in long["message"]
     longest = max(len(q["messages"][0]["content"].split()) for q in manner.questions)
     assert longest == 640 - FIXED
 
