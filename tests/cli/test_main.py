@@ -124,7 +124,6 @@ def test_serve_without_an_engine_offers_setup_and_a_container(
     use(monkeypatch, tmp_path / "machine")
     write_model(tmp_path / "my model")
     monkeypatch.setenv("PATH", str(tmp_path / "machine" / "bin"))
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.chdir(tmp_path)
     assert run(["serve", "my model", "-n", "1", "--engine", "vllm-fork@1.22", "--no-doctor"]) == 3
     lines = capsys.readouterr().err.splitlines()

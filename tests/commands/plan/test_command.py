@@ -194,8 +194,6 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     assert run(["devices", "snapshot", "--machine", "simulated:hls2", "--tree", str(root)]) == 0
     monkeypatch.setenv("GAUDI_LAUNCH_ROOT", str(root))
     monkeypatch.setenv("PATH", f"{root / 'bin'}:/usr/bin:/bin")
-    for name in ("STATE", "DATA", "CACHE"):
-        monkeypatch.setenv(f"XDG_{name}_HOME", str(tmp_path / "home"))
     return root
 
 
@@ -206,7 +204,7 @@ def test_what_is_left_to_do_has_its_commands_and_is_no_warning(
     options = ("Qwen/Qwen3-8B", "-n", "1", "-d", "fp8")
     code, out, _ = output(capsys, "plan", *options, "--json")
     found = json.loads(out)
-    target = str(tmp_path / "home/gaudi-launch/models/Qwen/Qwen3-8B")
+    target = str(tmp_path / "data/gaudi-launch/models/Qwen/Qwen3-8B")
     assert (code, found["verdict"]) == (0, "to do")
     # a small disk of this machine has a line and a warning of its own
     assert [each["command"] for each in found["todo"] if each["id"] != "prepare.room"] == [
