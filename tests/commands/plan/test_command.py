@@ -24,8 +24,7 @@ pytestmark = pytest.mark.usefixtures("plain_english")
 
 
 @pytest.fixture
-def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.chdir(tmp_path)
+def model(current_folder: Path, tmp_path: Path) -> str:
     folder = tmp_path / "Qwen3-30B-A3B"
     folder.mkdir()
     facts = {
@@ -244,9 +243,8 @@ def test_a_failed_check_that_nothing_mends_is_named_first(
 
 
 def test_measurements_that_docker_would_mount_as_empty_folders_are_to_do(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    current_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.chdir(tmp_path)
     file = Path("quantization_config/maxabs_quant.json")
     options = ("/m/Llama-3.1-8B", "-n", "1", "--engine", "tgi@3.2.3", "--quant-config", str(file))
 
