@@ -24,9 +24,17 @@ from tests.support import durations
 from tests.support.every_case import EVERY_CASE
 from tests.support.processes import free_port, pids, trivial_python
 from tests.support.turns import alone
-from tests.support.users import own_folders, plain_english
+from tests.support.users import current_folder, no_programs, own_folders, plain_english
 
-__all__ = ["free_port", "own_folders", "pids", "plain_english", "trivial_python"]
+__all__ = [
+    "current_folder",
+    "free_port",
+    "no_programs",
+    "own_folders",
+    "pids",
+    "plain_english",
+    "trivial_python",
+]
 
 # A busy machine makes any example slow, and that is no fault of the test. The same tree gets the
 # same verdict each time; HYPOTHESIS_PROFILE=search looks for examples that nobody has seen.

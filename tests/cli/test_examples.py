@@ -135,7 +135,7 @@ BY_OTHERS = {
     "gaudi-launch cluster up": "e2e/test_cluster.py::test_two_hosts_up_a_worker_killed_down",
     "gaudi-launch cluster down": "e2e/test_cluster.py::test_two_hosts_up_a_worker_killed_down",
     "gaudi-launch cluster status*": "e2e/test_cluster.py::test_two_hosts_up_a_worker_killed_down",
-    "gaudi-launch chat demo": "extensions/bench/test_chat_server.py::"
+    "gaudi-launch chat demo": "extensions/bench/test_chat.py::"
     "test_a_question_as_argument_is_answered_by_the_service_of_a_model",
     "gaudi-launch stop --orphans*": "commands/services/test_services.py::"
     "test_the_orphans_of_a_killed_launcher_are_found_and_only_they_are_ended",

@@ -118,14 +118,15 @@ def test_help_is_within_one_and_a_half_times_a_bare_typer_program() -> None:
 
 @pytest.mark.usefixtures("plain_english")
 def test_serve_without_an_engine_offers_setup_and_a_container(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    current_folder: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     write_tree("hls2", tmp_path / "machine")
     use(monkeypatch, tmp_path / "machine")
     write_model(tmp_path / "my model")
     monkeypatch.setenv("PATH", str(tmp_path / "machine" / "bin"))
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    monkeypatch.chdir(tmp_path)
     assert run(["serve", "my model", "-n", "1", "--engine", "vllm-fork@1.22", "--no-doctor"]) == 3
     lines = capsys.readouterr().err.splitlines()
     assert "serve in a container" in lines[-2]

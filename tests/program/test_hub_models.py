@@ -82,9 +82,10 @@ _KEY = re.compile(r"\b[0-9a-f]{16}\b")
 
 
 @pytest.fixture
-def place(monkeypatch: pytest.MonkeyPatch, plain_english: None, tmp_path: Path) -> Path:
+def place(
+    current_folder: Path, monkeypatch: pytest.MonkeyPatch, plain_english: None, tmp_path: Path
+) -> Path:
     monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
-    monkeypatch.chdir(tmp_path)
     return tmp_path
 
 

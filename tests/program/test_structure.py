@@ -26,7 +26,6 @@ ABOUT_SEVERAL = {
     "commands/services/test_names.py": "the name of a service in every command that takes one",
     "commands/serve/test_serve_cache.py": "serve with the recipe cache",
     "extensions/bench/test_bench.py": "the command with client, workload and records",
-    "extensions/bench/test_chat_server.py": "the command with a streaming server",
     "extensions/bench/test_figures.py": "the numbers of records, goals and comparisons",
     "core/buckets/optimiser/test_goals.py": "what all searches of the optimiser reach",
     "extensions/fp8/test_fp8_calibrate.py": "fp8 calibrate with an engine's scripts",

@@ -19,6 +19,19 @@ def own_folders(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 
 @pytest.fixture
+def current_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """Make ``tmp_path`` the current folder and return it."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def no_programs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Leave no program on the PATH but those that a test puts into ``tmp_path``."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+
+@pytest.fixture
 def plain_english(monkeypatch: pytest.MonkeyPatch, own_folders: Path) -> Iterator[None]:
     """Set English, no files and no choice of cards of the user who runs the tests."""
     monkeypatch.setenv("GAUDI_LAUNCH_LANG", "en")

@@ -21,9 +21,8 @@ from tests.support.views import views as goldens
 
 
 @pytest.fixture
-def ended(plain_english: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+def ended(plain_english: None, tmp_path: Path) -> Path:
     """Three services whose launchers ended: one failed, one was lost, one was stopped."""
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     for name, phase in (("broken", "failed"), ("gone", "ready"), ("quiet", "stopped")):
         store.make_dir(name)
         state = {

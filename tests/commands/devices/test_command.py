@@ -52,7 +52,6 @@ def test_no_cards(
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """Make a server with Gaudi3 cards this machine."""
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     programs = simulated.write_tree("gaudi3-oam", tmp_path / "root")
     use(monkeypatch, tmp_path / "root", programs)
     return tmp_path / "root"

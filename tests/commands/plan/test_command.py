@@ -24,8 +24,7 @@ pytestmark = pytest.mark.usefixtures("plain_english")
 
 
 @pytest.fixture
-def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.chdir(tmp_path)
+def model(current_folder: Path, tmp_path: Path) -> str:
     folder = tmp_path / "Qwen3-30B-A3B"
     folder.mkdir()
     facts = {
@@ -194,8 +193,6 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     assert run(["devices", "snapshot", "--machine", "simulated:hls2", "--tree", str(root)]) == 0
     monkeypatch.setenv("GAUDI_LAUNCH_ROOT", str(root))
     monkeypatch.setenv("PATH", f"{root / 'bin'}:/usr/bin:/bin")
-    for name in ("STATE", "DATA", "CACHE"):
-        monkeypatch.setenv(f"XDG_{name}_HOME", str(tmp_path / "home"))
     return root
 
 
@@ -206,7 +203,7 @@ def test_what_is_left_to_do_has_its_commands_and_is_no_warning(
     options = ("Qwen/Qwen3-8B", "-n", "1", "-d", "fp8")
     code, out, _ = output(capsys, "plan", *options, "--json")
     found = json.loads(out)
-    target = str(tmp_path / "home/gaudi-launch/models/Qwen/Qwen3-8B")
+    target = str(tmp_path / "data/gaudi-launch/models/Qwen/Qwen3-8B")
     assert (code, found["verdict"]) == (0, "to do")
     # a small disk of this machine has a line and a warning of its own
     assert [each["command"] for each in found["todo"] if each["id"] != "prepare.room"] == [
@@ -246,9 +243,8 @@ def test_a_failed_check_that_nothing_mends_is_named_first(
 
 
 def test_measurements_that_docker_would_mount_as_empty_folders_are_to_do(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    current_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.chdir(tmp_path)
     file = Path("quantization_config/maxabs_quant.json")
     options = ("/m/Llama-3.1-8B", "-n", "1", "--engine", "tgi@3.2.3", "--quant-config", str(file))
 

@@ -50,9 +50,7 @@ def test_a_terminal_of_ascii_gets_ascii(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def checked(plain_english: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> CheckedPlan:
-    for name in ("STATE", "DATA", "CACHE"):
-        monkeypatch.setenv(f"XDG_{name}_HOME", str(tmp_path))
+def checked(plain_english: None) -> CheckedPlan:
     options = LaunchOptions(
         model="Qwen/Qwen2-72B-Instruct", cards=4, engine="vllm-fork@1.21", machine="simulated:hls2"
     )
@@ -156,12 +154,8 @@ def test_what_refuses_is_the_verdict_and_serve_is_not_the_next_step(
 
 
 def test_an_engine_on_the_cpu_has_no_line_on_cards_memory_or_warm_up(
-    plain_english: None,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
+    plain_english: None, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     assert run(["plan", "demo"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "demo runs on the CPU: no card is needed."
@@ -170,12 +164,8 @@ def test_an_engine_on_the_cpu_has_no_line_on_cards_memory_or_warm_up(
 
 
 def test_next_repeats_the_options_without_secrets(
-    plain_english: None,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
+    plain_english: None, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     assert run([*WORDS, "--force", "--", "--api-key", "sesame"]) == 0
     command = capsys.readouterr().out.splitlines()[1]
     start = (

@@ -35,9 +35,8 @@ ENDED = message("plan.engine_ended", engine="vllm-fork@1.21", date="2025-10-28")
 
 
 @pytest.fixture(autouse=True)
-def _empty(monkeypatch: pytest.MonkeyPatch, plain_english: None, tmp_path: Path) -> None:
+def _empty(current_folder: Path, monkeypatch: pytest.MonkeyPatch, plain_english: None) -> None:
     """An empty folder, and no variable of an engine."""
-    monkeypatch.chdir(tmp_path)
     for name in (*engine_variables(os.environ), *SECRETS):
         monkeypatch.delenv(name, raising=False)
 
@@ -252,14 +251,13 @@ def test_the_image_can_be_named(capsys: pytest.CaptureFixture[str]) -> None:
     ],
 )
 def test_a_unit_has_the_ending_that_systemd_needs(
+    current_folder: Path,
     target: str,
     to: str,
     written: str,
     capsys: pytest.CaptureFixture[str],
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.chdir(tmp_path)
     code, out, _ = output(capsys, "render", target, *GUIDE, *more(target), "--to", to)
     assert (code, out.splitlines()[0]) == (0, written)
     assert [path.name for path in tmp_path.iterdir()] == [written]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 
@@ -13,10 +12,7 @@ from tests.support.service_record import service
 pytestmark = pytest.mark.usefixtures("plain_english")
 
 
-def test_waiting_ends_in_one_object(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+def test_waiting_ends_in_one_object(capsys: pytest.CaptureFixture[str]) -> None:
     with service("demo", "http://127.0.0.1:1") as folder:
         state = json.loads((folder / "state.json").read_text())
         (folder / "state.json").write_text(json.dumps({**state, "served": "m"}))

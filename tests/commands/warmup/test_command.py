@@ -21,10 +21,11 @@ LLAMA_70B = "meta-llama/Llama-3.1-70B-Instruct"
 
 
 @pytest.fixture(autouse=True)
-def _no_machine(tmp_path: Path, own_folders: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _no_machine(
+    no_programs: None, tmp_path: Path, own_folders: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "machine").mkdir()
     monkeypatch.setenv("GAUDI_LAUNCH_ROOT", str(tmp_path / "machine"))
-    monkeypatch.setenv("PATH", str(tmp_path))
 
 
 def answer(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:

@@ -21,9 +21,8 @@ _log = logging.getLogger("gaudi_launch.tests")
 
 
 @pytest.fixture(autouse=True)
-def log(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    return tmp_path / "state" / "gaudi-launch" / "gaudi-launch.log"
+def log(own_folders: Path) -> Path:
+    return own_folders / "state" / "gaudi-launch" / "gaudi-launch.log"
 
 
 def test_a_child_that_is_killed_for_its_time_is_logged_with_its_signal(log: Path) -> None:

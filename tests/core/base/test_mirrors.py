@@ -16,10 +16,9 @@ from gaudi_launch.core.base.mirrors import NONE, Mirrors, has_secret, read
 
 
 @pytest.fixture(autouse=True)
-def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    folder = tmp_path / "gaudi-launch"
-    folder.mkdir()
+def settings(own_folders: Path) -> Path:
+    folder = own_folders / "config/gaudi-launch"
+    folder.mkdir(parents=True)
     return folder / "mirrors.yaml"
 
 

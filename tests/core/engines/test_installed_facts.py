@@ -44,8 +44,7 @@ PATCHED = replace(CHANGED, version="0.26.0")
 
 
 @pytest.fixture(autouse=True)
-def _apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+def _apart(own_folders: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv("VLLM_EXPONENTIAL_BUCKETING", "true")
     yield
     installed_versions.cache_clear()

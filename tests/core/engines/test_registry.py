@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 
@@ -67,12 +66,8 @@ def test_an_engine_that_ended_says_so_in_its_plan(
     "command", [("plan", "--machine", "simulated:hls2", "-n", "8", "-w"), ("inspect",)]
 )
 def test_plan_and_inspect_take_the_same(
-    command: tuple[str, ...],
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
+    no_programs: None, command: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
     assert run([*command, "deepseek-ai/DeepSeek-R1-0528", "--json"]) == 0
     engine = json.loads(capsys.readouterr().out)["engine"]
     found = engine if isinstance(engine, str) else engine["version"]

@@ -30,10 +30,9 @@ SLEEP = (sys.executable, "-c", "import time; time.sleep(60)")
 
 
 @pytest.fixture
-def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def state(own_folders: Path) -> Path:
     """Return the folder of the member c/a."""
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    folder = tmp_path / "state" / "gaudi-launch" / "cluster" / "c" / "a"
+    folder = own_folders / "state" / "gaudi-launch" / "cluster" / "c" / "a"
     folder.mkdir(mode=0o700, parents=True)
     return folder
 

@@ -7,13 +7,7 @@ from dataclasses import replace
 import pytest
 
 from gaudi_launch.core.base.errors import LaunchError
-from gaudi_launch.core.base.messages import message
-from gaudi_launch.core.engines.detect import Installed
 from gaudi_launch.core.engines.registry import find
-from gaudi_launch.core.host.hardware import Host, Interface
-from gaudi_launch.core.host.simulated import make
-from gaudi_launch.core.hosts.differences import FolderFacts, HostDifference, Seen, compare
-from gaudi_launch.core.hosts.inventory import Member
 from gaudi_launch.core.hosts.layout import Layout, LayoutOptions, choose
 from gaudi_launch.core.models.model import Model
 from gaudi_launch.core.planning.known_model import known_model
@@ -61,69 +55,6 @@ def test_engines_side_by_side() -> None:
     )
     with raising("cluster.data"):
         choose(DEEPSEEK, R1, 3, 8, LayoutOptions(data=2))
-
-
-def seen(name: str, machine: str = "hls2", **changes: object) -> Seen:
-    facts = {"commit": "016b6bd20", "extension_commit": "0bc6b42"}
-    installed = Installed("python3", "deepseek_r1", {"vllm": "0.8.5", "ray": "2.43.0"}, facts)
-    one = Seen(
-        Member(name, name),
-        make(machine),
-        installed=installed,
-        python="3.10.12",
-        clock=0.0,
-        clock_within=0.1,
-    )
-    return replace(one, **changes)  # type: ignore[arg-type]
-
-
-def test_equal_hosts_do_not_differ() -> None:
-    assert compare([seen("a"), seen("b")]) == ()
-    assert compare([seen("a")]) == ()
-
-
-def test_what_must_not_differ() -> None:
-    one = seen("a")
-    assert one.installed is not None and one.host is not None
-    other = Installed(
-        "python3", "deepseek_r1", {"vllm": "0.8.5", "ray": "2.40.0"}, {"commit": "abc"}
-    )
-    host = replace(
-        one.host, driver_version="1.20.1-aaa", kernel="6.8", interfaces=(Interface("eth0", True),)
-    )
-    found = compare([one, seen("b", installed=other, host=host, python="3.11.2")])
-    assert [(d.level, d.what) for d in found] == [
-        ("fail", "driver"),
-        ("fail", "commit"),
-        ("fail", "ray"),
-        ("fail", "python"),
-        ("note", "kernel"),
-        ("note", "interfaces"),
-    ]
-    assert found[2] == HostDifference(
-        "fail", "ray", {"a": "ray 2.43.0", "b": "ray 2.40.0"}, message("cluster.differs_ray")
-    )
-
-
-def test_hosts_may_have_more_cards_than_are_asked_for() -> None:
-    hosts = [seen("a", "gaudi2e-8"), seen("b", "gaudi2e-4")]
-    assert ("fail", "cards") in [(d.level, d.what) for d in compare(hosts)]
-    assert ("note", "cards") in [(d.level, d.what) for d in compare(hosts, cards=4)]
-
-
-def test_clocks_are_apart_only_when_that_is_certain() -> None:
-    assert [d.what for d in compare([seen("a"), seen("b", clock=3.0)])] == ["clock"]
-    # 3 seconds, known to +- 2: may be one
-    assert compare([seen("a"), seen("b", clock=3.0, clock_within=2.0)]) == ()
-    assert compare([seen("a"), seen("b", clock=None)]) == ()
-
-
-def host(*interfaces: Interface) -> Host:
-    return Host(interfaces=interfaces)
-
-
-def test_folders_compare_by_value() -> None:
-    assert FolderFacts(3, 10) == FolderFacts(3, 10) != FolderFacts(3, 11)
 
 
 def choice(model: Model, hosts: int, cards: int, **asked: int) -> Layout:

@@ -117,8 +117,7 @@ def test_no_interpreter_there() -> None:
     assert error.value.why.id == "cluster.host_failed" and "/no/python" in error.value.why.render()
 
 
-def test_no_ssh_here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
+def test_no_ssh_here(no_programs: None) -> None:
     with pytest.raises(RemoteError) as error:
         ssh.look(member("a"), [], 60)
     assert error.value.why.id == "cluster.no_ssh"
@@ -412,11 +411,8 @@ def test_what_is_written_down_comes_back(tmp_path: Path) -> None:
         remembered(tmp_path)
 
 
-def test_this_machine_is_asked_by_this_program(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_this_machine_is_asked_by_this_program(no_programs: None) -> None:
     """Also where its folder is not on the PATH."""
-    monkeypatch.setenv("PATH", str(tmp_path))
     document = ssh.snapshot(Member("here", "local"), GENEROUS)
     assert document["schema"] == 1 and "host" in document
 

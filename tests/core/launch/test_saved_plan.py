@@ -27,15 +27,10 @@ from tests.support.refusals import failing
 from tests.support.scripts import script
 from tests.support.waiting import unused_port
 
+pytestmark = pytest.mark.usefixtures("plain_english")
+
 MODEL, MACHINE = "Qwen/Qwen3-32B", "simulated:hls2"
 OPTIONS = LaunchOptions(model=MODEL, machine=MACHINE, max_num_seqs=64, extra=("--seed", "7"))
-
-
-@pytest.fixture(autouse=True)
-def _own_folders(plain_english: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    for name in ("STATE", "DATA", "CACHE"):
-        monkeypatch.setenv(f"XDG_{name}_HOME", str(tmp_path / name))
-    monkeypatch.delenv("HABANA_VISIBLE_MODULES", raising=False)
 
 
 @pytest.fixture

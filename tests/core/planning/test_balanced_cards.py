@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,16 +21,11 @@ from gaudi_launch.core.planning.known_model import known_model
 from gaudi_launch.core.planning.memory import MemoryPlan
 from gaudi_launch.core.planning.request import Request
 
+pytestmark = pytest.mark.usefixtures("plain_english")
+
 LARGE, SMALL = "Qwen/Qwen2-72B-Instruct", "Qwen/Qwen3-8B"
 MACHINE = ("--machine", "simulated:hls2")
 ENGINES = ("vllm-fork@1.21", "vllm-fork@1.22", "vllm-gaudi", "tgi")
-
-
-@pytest.fixture(autouse=True)
-def _own_folders(plain_english: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    for name in ("STATE", "DATA", "CACHE"):
-        monkeypatch.setenv(f"XDG_{name}_HOME", str(tmp_path / name))
-    monkeypatch.delenv("HABANA_VISIBLE_MODULES", raising=False)
 
 
 def plan(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:

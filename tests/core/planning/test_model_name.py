@@ -31,9 +31,10 @@ HUB = ("Qwen/Qwen2-72B-Instruct", "Qwen/Qwen3-8B", "meta-llama/Llama-2-7b-hf")
 
 
 @pytest.fixture(autouse=True)
-def _wide_and_empty(monkeypatch: pytest.MonkeyPatch, plain_english: None, tmp_path: Path) -> None:
+def _wide_and_empty(
+    current_folder: Path, monkeypatch: pytest.MonkeyPatch, plain_english: None
+) -> None:
     monkeypatch.setenv("COLUMNS", "400")
-    monkeypatch.chdir(tmp_path)
 
 
 PLANNED = {

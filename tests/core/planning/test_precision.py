@@ -25,9 +25,8 @@ PLAIN = Model(path="m", name="m", dtype="bfloat16")
 
 @pytest.mark.parametrize("engine", ["vllm-fork@1.21", "vllm-fork@1.22"])
 def test_the_plan_its_estimate_and_the_record_of_its_warm_up_agree(
-    engine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    engine: str, own_folders: Path
 ) -> None:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     host, model = load("simulated:hls2"), known_model("Qwen/Qwen2-72B-Instruct", must_exist=False)
     plain = Request(model="Qwen/Qwen2-72B-Instruct", cards=4, engine=engine)
     found = {}
@@ -46,7 +45,7 @@ def test_the_plan_its_estimate_and_the_record_of_its_warm_up_agree(
     # published: fp8 takes 7.6 times as long a graph; half of the bytes
     assert found["fp8"][0] == pytest.approx(7.6 * found["bfloat16"][0])
     assert found["fp8"][1] < 0.6 * found["bfloat16"][1]
-    kept = json.loads((tmp_path / "gaudi-launch" / FILE_NAME).read_text())["warmups"]
+    kept = json.loads((own_folders / "state/gaudi-launch" / FILE_NAME).read_text())["warmups"]
     assert [entry["dtype"] for entry in kept] == ["bfloat16", "fp8"]
 
 

@@ -211,9 +211,8 @@ def test_checkpoints_that_differ_are_listed() -> None:
     assert replace(long, max_position_embeddings=40960, path=short.path, name=short.name) == short
 
 
-def own_profile(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str, text: str) -> Path:
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    path = tmp_path / "gaudi-launch" / "profiles" / name
+def own_profile(folders: Path, name: str, text: str) -> Path:
+    path = folders / "config/gaudi-launch" / "profiles" / name
     path.parent.mkdir(parents=True)
     path.write_text(text, encoding="utf-8")
     return path
@@ -236,9 +235,9 @@ def test_a_copy_in_other_weights_is_known_by_its_name(name: str, quantization: s
     assert known_model(name, must_exist=False).quantization == quantization
 
 
-def test_own_profile_wins(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_own_profile_wins(own_folders: Path) -> None:
     text = (profiles.shipped_dir() / "qwq-32b.yaml").read_text(encoding="utf-8")
-    path = own_profile(monkeypatch, tmp_path, "mine.yaml", text.replace("cards: 8", "cards: 2"))
+    path = own_profile(own_folders, "mine.yaml", text.replace("cards: 8", "cards: 2"))
     found = profiles.match(named("Qwen/QwQ-32B"))
     assert found is not None
     assert (found.cards, found.own, found.file) == (2, True, path)
@@ -246,11 +245,11 @@ def test_own_profile_wins(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> No
 
 
 def test_an_own_profile_that_goes_by_the_name_alone_is_found_for_a_folder_too(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    own_folders: Path,
 ) -> None:
     document = yaml.safe_load((profiles.shipped_dir() / "qwq-32b.yaml").read_text(encoding="utf-8"))
     document |= {"name": "mine", "match": {"names": ["our-chat*"]}}
-    own_profile(monkeypatch, tmp_path, "mine.yml", json.dumps(document))
+    own_profile(own_folders, "mine.yml", json.dumps(document))
     config = {"model_type": "qwen2", "num_hidden_layers": 2}
     assert name_of(profiles.match(Model("m", "our-chat-v2", config=config))) == "mine"
     assert name_of(profiles.match(Model("m", "their-chat", config=config))) is None
@@ -259,10 +258,8 @@ def test_an_own_profile_that_goes_by_the_name_alone_is_found_for_a_folder_too(
 @pytest.mark.parametrize(
     "text", ["", "[", "- a", "schema: 2", "a: &a [*a]", "\x00", "name: 5\nschema: 1"]
 )
-def test_bad_own_profile_is_a_sentence(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, text: str
-) -> None:
-    path = own_profile(monkeypatch, tmp_path, "bad.yaml", text)
+def test_bad_own_profile_is_a_sentence(own_folders: Path, text: str) -> None:
+    path = own_profile(own_folders, "bad.yaml", text)
     with pytest.raises(LaunchError) as caught:
         profiles.profiles()
     assert caught.value.id == "profiles.bad"
@@ -436,8 +433,8 @@ sources: {architecture: a, serving: b}
 """
 
 
-def test_every_entry_of_a_profile_is_read(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    path = own_profile(monkeypatch, tmp_path, "mine.yaml", FULL)
+def test_every_entry_of_a_profile_is_read(own_folders: Path) -> None:
+    path = own_profile(own_folders, "mine.yaml", FULL)
     document = yaml.safe_load(FULL)
     published = Published("me/measured", 2, "inc", {"mode": "QUANTIZE"}, ("mine*",), "g3")
     assert profiles.find("mine") == profiles.Profile(
@@ -470,10 +467,8 @@ def test_every_entry_of_a_profile_is_read(monkeypatch: pytest.MonkeyPatch, tmp_p
     )
 
 
-def test_what_a_profile_does_not_state_has_its_default(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    path = own_profile(monkeypatch, tmp_path, "least.yml", LEAST)
+def test_what_a_profile_does_not_state_has_its_default(own_folders: Path) -> None:
+    path = own_profile(own_folders, "least.yml", LEAST)
     document = yaml.safe_load(LEAST)
     assert profiles.find("me/least") == profiles.Profile(
         name="least",
@@ -500,9 +495,9 @@ def test_what_a_profile_does_not_state_has_its_default(
 
 
 def test_settings_and_parsers_are_those_of_the_name_the_version_and_the_type(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    own_folders: Path,
 ) -> None:
-    own_profile(monkeypatch, tmp_path, "mine.yaml", FULL)
+    own_profile(own_folders, "mine.yaml", FULL)
     mine = profiles.find("mine")
     reason = message("profiles.setting", profile="mine")
     assert profiles.profile_settings(mine, "1.21", "fp8") == [
@@ -520,9 +515,9 @@ def test_settings_and_parsers_are_those_of_the_name_the_version_and_the_type(
 
 
 def test_published_measurements_are_for_a_name_a_generation_and_a_number_of_cards(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    own_folders: Path,
 ) -> None:
-    own_profile(monkeypatch, tmp_path, "mine.yaml", FULL)
+    own_profile(own_folders, "mine.yaml", FULL)
     mine = profiles.find("mine")
     assert profiles.published_for(mine, "Mine-Chat", "g3", 2) is not None
     for other in (("mine", "g2", 2), ("mine", "g3", 1), ("other", "g3", 2)):
@@ -530,10 +525,8 @@ def test_published_measurements_are_for_a_name_a_generation_and_a_number_of_card
     assert profiles.published_for(None, "mine", "g3", 2) is None
 
 
-def test_facts_of_a_profile_fill_what_a_folder_lacks(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    own_profile(monkeypatch, tmp_path, "mine.yaml", FULL)
+def test_facts_of_a_profile_fill_what_a_folder_lacks(own_folders: Path, tmp_path: Path) -> None:
+    own_profile(own_folders, "mine.yaml", FULL)
     config = {"model_type": "mine", "num_hidden_layers": 2}
     # the last part of an ID that the profile lists
     folder = tmp_path / "mine"
@@ -589,10 +582,8 @@ def test_a_file_of_exactly_a_mebibyte_is_read(tmp_path: Path) -> None:
     assert profiles.read_document(path) == {"a": 1}
 
 
-def test_a_model_must_exist_unless_its_name_is_enough(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    own_profile(monkeypatch, tmp_path, "least.yml", LEAST.replace(", moe: true", ""))
+def test_a_model_must_exist_unless_its_name_is_enough(own_folders: Path, tmp_path: Path) -> None:
+    own_profile(own_folders, "least.yml", LEAST.replace(", moe: true", ""))
     with pytest.raises(LaunchError) as caught:
         known_model(str(tmp_path / "least"))
     assert caught.value.exit_code is ExitCode.MODEL

@@ -10,10 +10,7 @@ from gaudi_launch.core.predict import constants as store
 from gaudi_launch.core.predict.learned import LearnedConstants, values, write_learned
 
 
-def test_what_this_host_learned_replaces_shipped_values(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+def test_what_this_host_learned_replaces_shipped_values(own_folders: Path) -> None:
     assert values() == store.shipped_values()
     own = {"fixed.gaudi2": 3.0, "read.gaudi2": 0.5, "gone.since": 1.0}
     write_learned(LearnedConstants(1, 0.0, own, 1.1, 1.2, 0, ()))

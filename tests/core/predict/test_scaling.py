@@ -26,10 +26,7 @@ def test_large_mixtures_are_not_an_8b(name: str) -> None:
     assert large.decode_sequence > 1.3 * small.decode_sequence
 
 
-def test_what_this_host_learned_is_noted_for_its_own_cards(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+def test_what_this_host_learned_is_noted_for_its_own_cards(own_folders: Path) -> None:
     shape, setup = known_shape(LLAMA)[0], Setup("gaudi2", 1, "bf16", 2.0, 2.0, "v0")
     one = Figure("s", "tpot", "mean", "e", "", "m", setup, shape, 1, 2, 1, 0.1)
     write_learned(LearnedConstants(3, 0.0, {}, 1.1, 1.2, 0, (one, one)))

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
-
 from gaudi_launch.core.planning.container import Container
 from gaudi_launch.core.render.text import heading, with_exported, with_files
 from tests.support.plans import odd, planned
@@ -30,14 +28,11 @@ def test_variables_that_the_user_exported() -> None:
     assert with_exported(contained, {"VLLM_B": "user"}) is contained
 
 
-def test_files_of_a_plan_move_into_a_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_files_of_a_plan_move_into_a_folder(current_folder: Path, tmp_path: Path) -> None:
     plan = odd(("python3", "--file", "/tmp/x/a", "/tmp/x/b"), {"B": "/tmp/x/b", "C": "c"})
     assert with_files(plan, tmp_path) == (plan, {})
     files = {"/tmp/x/a": "one", "/tmp/x/b": "two"}
     plan = replace(plan, command=replace(plan.command, files=files))
-    monkeypatch.chdir(tmp_path)
     moved, texts = with_files(plan, Path("out"))
     out = str(tmp_path / "out")
     assert texts == {"a": "one", "b": "two"}

@@ -10,10 +10,8 @@ from gaudi_launch.core.services import energy
 from gaudi_launch.core.services.energy import DayEnergy, read_energy
 from gaudi_launch.core.services.engine_counters import EngineCounters
 from gaudi_launch.core.services.history import (
-    HistoryPoint,
     HistoryRing,
     HistoryRow,
-    points,
     read_rows,
 )
 from tests.support.clock import utc
@@ -35,30 +33,6 @@ def filled(folder: Path, *rows: HistoryRow) -> None:
     for each in rows:
         ring.add(each)
     ring.close()
-
-
-def test_points_are_what_happened_between_two_rows() -> None:
-    rows = [
-        row(0, running=1, generated=0, ttft_sum=0, ttft_count=0, preemptions=4),
-        row(
-            10,
-            250.0,
-            running=2,
-            waiting=3,
-            kv_use=0.5,
-            generated=500,
-            ttft_sum=2,
-            ttft_count=4,
-            preemptions=6,
-        ),
-        # the engine restarted
-        row(20, 260.0, running=0, generated=10, ttft_sum=0, ttft_count=0, preemptions=0),
-    ]
-    first, second = points(rows)
-    assert first == HistoryPoint(NOON + 10, 2, 3, 0.5, 50.0, 0.5, None, 2.0, 250.0)
-    assert first.load == 5
-    assert second == HistoryPoint(NOON + 20, 0, None, None, None, None, None, None, 260.0)
-    assert points(rows[:1]) == [] and HistoryPoint(0.0).load is None
 
 
 def test_energy_is_counted_by_day_from_measured_power_only(tmp_path: Path) -> None:

@@ -98,13 +98,6 @@ def test_after_a_reboot_no_old_pid_is_meant(
     assert sleeper.poll() is None
 
 
-@pytest.mark.parametrize(
-    "document", [None, 7, [], {}, {"pid": "1", "ticks": 2, "boot": ""}, {"pid": 1, "ticks": 2}]
-)
-def test_what_is_no_identity(document: object) -> None:
-    assert identity_in({"a": document}, "a") is None
-
-
 def test_a_service_whose_pid_is_anothers_now_is_not_signalled(
     monkeypatch: pytest.MonkeyPatch, sleeper: subprocess.Popen[bytes]
 ) -> None:

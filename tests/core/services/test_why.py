@@ -38,12 +38,6 @@ def test_the_deviating_package_is_named_with_the_file_and_a_command(site: Path) 
     assert cause.commands[0].endswith("/vllm-gaudi-0.26.0.txt fastapi")
 
 
-def test_a_log_of_another_environment_is_not_compared(site: Path) -> None:
-    other = site.parent / "other"
-    (cause,) = why(log_of(other), 1).found.causes
-    assert cause.id == "exception"
-
-
 ABSENT = """Traceback (most recent call last):
   File "{place}/vllm_gaudi/platform.py", line 12, in <module>
     import {module}.torch as htorch

@@ -112,7 +112,7 @@ CASES: list[tuple[str, dict[str, Any], str, dict[str, str], tuple[str, ...]]] = 
 
 
 @pytest.fixture
-def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+def server(own_folders: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Return a function that makes a server this machine, and runs the test on it."""
 
     def make(capsys: Any, name: str, faults: dict[str, Any], *more: str) -> tuple[int, Any]:
@@ -120,7 +120,6 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         if not root.exists():
             for key, value in write_server(root, name, faults).items():
                 monkeypatch.setenv(key, value)
-            monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
         python = str(root / "engine/python")
         code = run([*ARGUMENTS, "--python", python, *more])
         return code, json.loads(capsys.readouterr().out)

@@ -228,15 +228,14 @@ def test_a_named_service_and_its_default_file(
     ],
 )
 def test_bad_words_change_nothing(
+    current_folder: Path,
+    no_programs: None,
     capsys: pytest.CaptureFixture[str],
     words: list[str],
     code: int,
     says: str,
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.chdir(tmp_path)
     with serving() as (url, manner):
         assert run(["bench", *(url if word == "URL" else word for word in words)]) == code
     out, err = capsys.readouterr()

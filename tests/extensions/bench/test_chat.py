@@ -1,168 +1,184 @@
-"""``chat``: one question from a pipe, or questions and answers at a terminal."""
+"""``chat`` with a server: an argument, a pipe, or questions and answers at a terminal."""
 
 from __future__ import annotations
 
 import io
+import os
+import signal
+import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from types import SimpleNamespace
+import threading
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from gaudi_launch.cli.main import run
-from gaudi_launch.core.services.endpoint import Target
-from gaudi_launch.extensions.bench import chat, conversation, webui
-from gaudi_launch.extensions.bench.chat_options import ChatOptions
-from gaudi_launch.extensions.bench.client import ServerError
+from tests.support.cli import output
+from tests.support.service_record import service
+from tests.support.stand_in_server import Manner, serving
+from tests.support.waiting import GENEROUS, until
 
 pytestmark = pytest.mark.usefixtures("plain_english")
 
-Say = Callable[[str, bool], None]
+COMMAND = [sys.executable, "-m", "gaudi_launch", "chat"]
+PARIS = {"role": "assistant", "content": "Paris"}
 
 
-class Conversation:
-    """Answers each question with a thought and its words in capitals."""
+class Keyboard:
+    """Stand in for a terminal: its lines, and what is pressed; Ctrl-D at the end."""
 
-    served = SimpleNamespace(model="m")
+    def __init__(self, *lines: str | Callable[[], str]) -> None:
+        self.left = iter(lines)
 
-    def __init__(self) -> None:
-        self.questions: list[str] = []
-        self.resets = 0
-        self.failure: ServerError | None = None
-        self.is_cut = False
+    def isatty(self) -> bool:
+        return True
 
-    def reset(self) -> None:
-        self.resets += 1
-
-    def answer(self, talking: object, question: str, say: Say) -> str | None:
-        assert talking is self
-        self.questions.append(question)
-        if self.failure is not None:
-            raise self.failure
-        say("hm", True)
-        say(question.upper(), False)
-        return None if self.is_cut else question.upper()
+    def readline(self) -> str:
+        line = next(self.left, "")
+        return line if isinstance(line, str) else line()
 
 
-@pytest.fixture
-def talking(monkeypatch: pytest.MonkeyPatch) -> Conversation:
-    made = Conversation()
-    target = SimpleNamespace(url="http://h:1")
-    monkeypatch.setattr(chat, "target", lambda server: target)
-    monkeypatch.setattr(chat, "begin", lambda *options: made)
-    monkeypatch.setattr(conversation, "answer", made.answer)
-    return made
+def ctrl_c() -> str:
+    raise KeyboardInterrupt
 
 
-def piped(monkeypatch: pytest.MonkeyPatch, content: bytes) -> None:
-    stream = SimpleNamespace(buffer=io.BytesIO(content), isatty=lambda: False)
-    monkeypatch.setattr(sys, "stdin", stream)
+def user(words: str) -> dict[str, str]:
+    return {"role": "user", "content": words}
 
 
-def typed(monkeypatch: pytest.MonkeyPatch, *lines: str | type[BaseException]) -> None:
-    left = iter(lines)
-
-    def read(prompt: str) -> str:
-        assert prompt == "> "
-        line = next(left, EOFError)
-        if isinstance(line, str):
-            return line
-        raise line
-
-    monkeypatch.setattr(sys, "stdin", SimpleNamespace(isatty=lambda: True))
-    monkeypatch.setattr("builtins.input", read)
+def talks(manner: Manner) -> list[Any]:
+    """Return the messages of each question that was answered as a stream."""
+    return [body["messages"] for body in manner.questions if body.get("stream")]
 
 
-def test_a_question_from_a_pipe_is_answered_without_the_thoughts(
-    talking: Conversation, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("form", ["old-tgi", "base"])
+def test_servers_without_chat_are_talked_to_as_well(
+    form: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    piped(monkeypatch, " why\xff?\n".encode("latin-1"))
-    assert run(["chat", "http://h"]) == 0
-    assert capsys.readouterr() == ("WHY\ufffd?\n", "")
-    assert talking.questions == ["why\ufffd?"]
+    with serving(form=form, pieces=2) as (url, manner):
+        assert output(capsys, "chat", url, "hello") == (0, "Paris w1\n", "")
+    asked: dict[str, Any] = manner.questions[-1]
+    assert asked.get("max_tokens", asked.get("parameters", {}).get("max_new_tokens")) == 256
 
 
-def test_a_pipe_without_a_question_is_refused(
-    talking: Conversation, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("words", [["run", "m"], ["chat", "demo"], ["chat"]])
+def test_a_question_as_argument_is_answered_by_the_service_of_a_model(
+    words: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    piped(monkeypatch, b" \n")
-    assert run(["chat", "http://h"]) == 2
-    assert (capsys.readouterr().out, talking.questions) == ("", [])
+    hint = "stop it: gaudi-launch stop demo\n" if words[0] == "run" else ""
+    with serving(pieces=2) as (url, manner), service("demo", url):
+        assert output(capsys, *words, "法国的首都", "hello") == (0, "Paris w1\n", hint)
+    assert manner.questions[-1]["messages"][-1]["content"] == "法国的首都 hello"
 
 
-def test_an_answer_that_was_cut_ends_a_pipe_with_130(
-    talking: Conversation, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_control_c_in_a_pipe_is_130() -> None:
+    with serving(gap=0.2, pieces=300) as (url, _):
+        process = subprocess.Popen(
+            [*COMMAND, url], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        assert process.stdin is not None and process.stdout is not None
+        process.stdin.write("hello")
+        process.stdin.close()
+        assert process.stdout.read(5) == "Paris"
+        process.send_signal(signal.SIGINT)
+        assert process.wait(GENEROUS) == 130
+        process.stdout.close()
+
+
+@pytest.mark.parametrize(
+    ("content", "fail_from", "code", "out", "questions"),
+    [
+        # the thoughts are left out
+        (b" why\xff?\n", 0, 0, "Paris\n", ["why\ufffd?"]),
+        (b" \n", 0, 2, "", []),
+        # the first generation decides whether the server has chat
+        (b"why", 2, 4, "", ["why"]),
+    ],
+)
+def test_a_question_from_a_pipe(
+    content: bytes,
+    fail_from: int,
+    code: int,
+    out: str,
+    questions: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    talking.is_cut = True
-    piped(monkeypatch, b"why")
-    assert run(["chat", "http://h"]) == 130
-    assert capsys.readouterr() == ("WHY\n", "gaudi-launch: Interrupted.\n")
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
+    with serving(thinks=True, pieces=1, fail_from=fail_from) as (url, manner):
+        found = output(capsys, "chat", url)
+    assert found[:2] == (code, out) and "Traceback" not in found[2]
+    assert (url in found[2]) is bool(fail_from)
+    assert talks(manner) == [[user(words)] for words in questions]
 
 
-def test_a_server_that_fails_ends_a_pipe_with_its_error(
-    talking: Conversation, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    talking.failure = ServerError("protocol", "x", 500)
-    piped(monkeypatch, b"why")
-    code = run(["chat", "http://h"])
-    out, err = capsys.readouterr()
-    assert (code != 0, out, "Traceback" in err, "http://h:1" in err) == (True, "", False, True)
+def test_the_options_of_a_chat_reach_the_server(capsys: pytest.CaptureFixture[str]) -> None:
+    options = ("--system", "be brief", "--max-tokens", "5", "--temperature", "0.5")
+    with serving(name="m") as (url, manner):
+        assert output(capsys, "chat", url, "--model", "m", *options, "hello")[0] == 0
+        asked = manner.questions[-1]
+        assert output(capsys, "chat", url, "hello")[0] == 0
+        bare = manner.questions[-1]
+    system = {"role": "system", "content": "be brief"}
+    assert (asked["model"], asked["messages"]) == ("m", [system, user("hello")])
+    assert (asked["max_tokens"], asked["temperature"]) == (5, 0.5)
+    assert bare["messages"] == [user("hello")] and {"max_tokens", "temperature"}.isdisjoint(bare)
+    with serving(bad="silent") as (url, _):
+        assert output(capsys, "chat", url, "--timeout", "1", "hello")[0] == 4
 
 
 def test_a_conversation_at_a_terminal(
-    talking: Conversation, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    typed(monkeypatch, "one", "", "/reset", "/what is this", KeyboardInterrupt, "two ")
-    assert run(["chat", "http://h"]) == 0
-    out, err = capsys.readouterr()
-    assert (talking.questions, talking.resets, err) == (["one", "two"], 1, "")
-    begin, *rest = out.splitlines()
-    assert "m" in begin and "http://h:1" in begin
-    assert [line for line in rest if line in ("ONE", "TWO")] == ["ONE", "TWO"]
-    assert "/what" in out and "is this" not in out
+    keys = ("one\n", "\n", "more\n", "/reset\n", "/what is this\n", ctrl_c, "two \n")
+    monkeypatch.setattr(sys, "stdin", Keyboard(*keys))
+    with serving(thinks=True, pieces=1, name="m") as (url, manner):
+        code, out, err = output(capsys, "chat", url)
+    assert (code, err) == (0, "")
+    assert talks(manner) == [[user("one")], [user("one"), PARIS, user("more")], [user("two")]]
+    begin, *shown = out.split("> ")
+    assert "Chat with m" in begin and url in begin
+    assert shown == [
+        "hmm\n\nParis\n\n",
+        "",
+        "hmm\n\nParis\n\n",
+        "History cleared.\n",
+        "/what is not a command; the only command is /reset.\n",
+        "\nCtrl-D ends the chat.\n",
+        "hmm\n\nParis\n\n",
+        "\n",
+    ]
 
 
-def lines_of(text: str) -> Iterator[str]:
-    return (line for line in text.splitlines() if line)
+def test_ctrl_c_at_a_terminal_ends_the_answer_and_keeps_its_part(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with serving(gap=0.2, pieces=300) as (url, manner):
+
+        def press() -> None:
+            # the client has read what was sent before the fourth event
+            until(lambda: len(manner.sent) > 3)
+            manner.gap, manner.pieces = 0.001, 1
+            os.kill(os.getpid(), signal.SIGINT)
+
+        def ask() -> str:
+            threading.Thread(target=press).start()
+            return "one\n"
+
+        monkeypatch.setattr(sys, "stdin", Keyboard(ask, "two\n"))
+        code, out, _ = output(capsys, "chat", url)
+    assert code == 0 and "(stopped)" in out
+    [_, [one, part, two]] = talks(manner)
+    assert (one, two) == (user("one"), user("two"))
+    assert part["content"].startswith("Paris w1")
 
 
 def test_a_failure_at_a_terminal_ends_only_its_answer(
-    talking: Conversation, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    talking.failure = ServerError("protocol", "[full]", 500)
-    typed(monkeypatch, "one", "two")
-    assert run(["chat", "http://h"]) == 0
-    out, err = capsys.readouterr()
-    assert (talking.questions, err, "Traceback" in out) == (["one", "two"], "", False)
-    assert len([*lines_of(out)]) == 3
-
-
-def test_thoughts_are_shown_apart_from_the_answer(capsys: pytest.CaptureFixture[str]) -> None:
-    write = chat._Writer(thoughts=True)
-    for words, thought in (("a", True), ("b", True), ("c", False), ("d", False), ("e", True)):
-        write(words, thought)
-    assert capsys.readouterr().out == "ab\n\ncde"
-    quiet = chat._Writer(thoughts=False)
-    quiet("a", True)
-    quiet("c", False)
-    assert capsys.readouterr().out == "c"
-
-
-@pytest.mark.parametrize("command", ["chat", "webui"])
-def test_the_options_of_a_chat_reach_it(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[Any] = []
-
-    def begin(found: Target, *options: Any) -> Any:
-        seen.append((found.url, *options))
-        raise KeyboardInterrupt
-
-    for module in (chat, webui):
-        monkeypatch.setattr(module, "begin", begin)
-    options = ["--system", "s", "--model", "m", "--max-tokens", "5", "--temperature", "0.5"]
-    assert run([command, "http://h", *options, "--timeout", "9"]) == 130
-    assert run([command, "http://h"]) == 130
-    assert seen == [
-        ("http://h", ChatOptions("s", 5, 0.5, 9.0), "m"),
-        ("http://h", ChatOptions(timeout=120.0), None),
-    ]
+    monkeypatch.setattr(sys, "stdin", Keyboard("one\n", "two\n"))
+    with serving(fail_from=2) as (url, manner):
+        code, out, err = output(capsys, "chat", url)
+    # the first question is forgotten
+    assert (code, err, talks(manner)) == (0, "", [[user("one")], [user("two")]])
+    assert out.count("the engine is dead") == 2 and "Traceback" not in out

@@ -134,9 +134,8 @@ def test_the_meaning_of_a_message(said: str, id: str, code: ExitCode) -> None:
 
 
 def test_the_program_and_a_cluster_must_be_there(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    no_programs: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("KUBECONFIG", raising=False)
     monkeypatch.setattr(kubectl, "_IN_CLUSTER", tmp_path / "token")

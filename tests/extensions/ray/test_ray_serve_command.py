@@ -21,8 +21,9 @@ FORK = ("--engine", "ray-serve:vllm-fork@1.21")
 
 
 @pytest.fixture(autouse=True)
-def _no_interpreters(monkeypatch: pytest.MonkeyPatch, plain_english: None, tmp_path: Path) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
+def _no_interpreters(
+    no_programs: None, monkeypatch: pytest.MonkeyPatch, plain_english: None
+) -> None:
     monkeypatch.delenv("GAUDI_LAUNCH_ENGINES_DIR", raising=False)
 
 
@@ -42,9 +43,8 @@ def _variables(config: Any) -> dict[str, str]:
 
 
 def test_the_nodes_get_the_absolute_path_of_a_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    current_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.chdir(tmp_path)
     (tmp_path / "model").mkdir()
     (tmp_path / "model/config.json").write_text(
         '{"architectures": ["LlamaForCausalLM"], "num_hidden_layers": 2,'

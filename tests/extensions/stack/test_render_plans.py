@@ -53,9 +53,10 @@ SERVICES = ["site-embedding", "site-org-chat", "site-org-chat-2"]
 
 
 @pytest.fixture(autouse=True)
-def _site(monkeypatch: pytest.MonkeyPatch, plain_english: None, tmp_path: Path) -> None:
+def _site(
+    current_folder: Path, monkeypatch: pytest.MonkeyPatch, plain_english: None, tmp_path: Path
+) -> None:
     """A folder with the stack's file, engines elsewhere, and no variable of an engine."""
-    monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("GAUDI_LAUNCH_ENGINES_DIR", "/opt/engines")
     for name in (*engine_variables(os.environ), *SECRETS):
         monkeypatch.delenv(name, raising=False)

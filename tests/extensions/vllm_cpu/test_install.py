@@ -112,11 +112,10 @@ def test_the_steps_make_an_environment_without_what_text_models_do_not_need(engi
 
 
 def test_the_newest_interpreter_that_the_engine_accepts_is_taken(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    no_programs: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     assert step_runner.base_python() == sys.executable
     monkeypatch.setattr(sys, "version_info", (3, 10, 4))
-    monkeypatch.setenv("PATH", str(tmp_path))
     for minor in (10, 9):
         (tmp_path / f"python3.{minor}").touch(0o755)
     with refused("serve.setup_python", ExitCode.MACHINE, found="3.10", least="3.11"):

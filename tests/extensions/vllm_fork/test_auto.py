@@ -167,10 +167,7 @@ def test_prefix_caching_on_1_22_does_not_warm_up_every_context() -> None:
     assert short.bucket_strategy.startswith("linear")
 
 
-def test_buckets_of_the_users_own_profile_stand(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+def test_buckets_of_the_users_own_profile_stand(own_folders: Path) -> None:
     document = read_document(shipped_dir() / "qwen3-32b.yaml")
     step = {
         "kind": "env",

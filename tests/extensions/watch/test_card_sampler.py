@@ -134,9 +134,8 @@ def test_a_snapshot_has_the_values_of_its_moment(clock: Clock, tmp_path: Path) -
 
 
 def test_an_hl_smi_that_takes_long_delays_no_sample(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    own_folders: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     simulated.write_tree("hls2", tmp_path / "root")
     table = simulated.build("hls2").ask([]).text
     write_stub(tmp_path / "bin", {}, f"time.sleep(1.0)\nprint({table!r})")

@@ -239,11 +239,10 @@ def test_the_remedies_of_a_service_name_its_model(
 
 
 def test_a_folder_named_like_a_service(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    current_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     service(tmp_path, "a", OOM, phase="failed", outcome="died", status=1)
     (tmp_path / "a").mkdir()
-    monkeypatch.chdir(tmp_path)
     assert reading(capsys, "why", "a")["causes"][0]["id"] == "device_oom"
 
 

@@ -31,9 +31,8 @@ PUBLISHED = Published(
 
 
 @pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
-    return tmp_path
+def home(own_folders: Path) -> Path:
+    return own_folders
 
 
 def quant(folder: Path, ranks: int = 2, **more: Any) -> Path:

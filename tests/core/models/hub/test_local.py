@@ -15,9 +15,8 @@ REPO = "me/m"
 
 
 @pytest.fixture(autouse=True)
-def homes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def homes(own_folders: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     for name in ("HF_HOME", "HF_HUB_CACHE", "MODELSCOPE_CACHE"):
         monkeypatch.delenv(name, raising=False)
 

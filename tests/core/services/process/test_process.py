@@ -74,13 +74,12 @@ CPUS = "import os; print(sorted(os.sched_getaffinity(0)))"
 @pytest.mark.parametrize("numactl", [False, True])
 @pytest.mark.parametrize("bind", [False, True])
 def test_without_numactl_the_child_binds_itself(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, numactl: bool, bind: bool
+    no_programs: None, tmp_path: Path, numactl: bool, bind: bool
 ) -> None:
     """The stand-in binds nothing."""
     if numactl:
         (tmp_path / "numactl").write_text(NUMACTL)
         (tmp_path / "numactl").chmod(0o755)
-    monkeypatch.setenv("PATH", str(tmp_path))
     mine = sorted(os.sched_getaffinity(0))
     command = Command((sys.executable, "-c", CPUS), {}, cpus=(mine[0], 9999))
     engine = EngineProcess(command, tmp_path / "log", {"PATH": str(tmp_path)}, bind=bind)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import threading
 import time
 
 import pytest
@@ -36,17 +35,3 @@ def test_a_wait_takes_its_time_without_a_signal() -> None:
     with signals.handled():
         signals.wait(0.05)
     assert time.monotonic() - begun >= 0.1
-
-
-def test_off_the_main_thread_nothing_is_handled() -> None:
-    former = signal.getsignal(15)
-    found: list[object] = []
-
-    def work() -> None:
-        with Signals().handled():
-            found.append(signal.getsignal(15))
-
-    thread = threading.Thread(target=work)
-    thread.start()
-    thread.join()
-    assert found == [former]

@@ -203,12 +203,9 @@ def test_a_character_is_read_when_it_is_complete(tmp_path: Path, text: str) -> N
     assert tail.read() == "x" + "\ufffd" * 4
 
 
-def test_cpus_of_another_machine_bind_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_cpus_of_another_machine_bind_nothing(no_programs: None, tmp_path: Path) -> None:
     command = Command(argv=("x",), env={}, cpus=(0, 1, 80, 81), memory_node=0)
     assert usable_cpus(command, frozenset({0, 1, 2})) == (0, 1)
-    monkeypatch.setenv("PATH", str(tmp_path))
     assert bind_words(command, frozenset({0, 1})) == ()
     (tmp_path / "numactl").touch(0o755)
     assert bind_words(command, frozenset({0, 1, 2})) == ("numactl", "-C", "0-1", "-p", "0")

@@ -6,8 +6,6 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
-
 from gaudi_launch.core.base import codec
 from gaudi_launch.core.base.errors import ExitCode
 from gaudi_launch.core.base.messages import message
@@ -85,8 +83,7 @@ PLAN = Plan(
 )
 
 
-def test_the_job_of_a_plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_the_job_of_a_plan(current_folder: Path) -> None:
     request = Request(
         model="/m",
         environment={"HF_HOME": "/h", "HF_TOKEN": "hf_private", "VLLM_API_KEY": "", "OTHER": "1"},
@@ -98,7 +95,7 @@ def test_the_job_of_a_plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         model_path="/m",
         engine="vllm-gaudi@0.26.0",
         url="http://127.0.0.1:1",
-        command=replace(COMMAND, working_dir=str(tmp_path)),
+        command=replace(COMMAND, working_dir=str(current_folder)),
         modules=(0, 1),
         dtype="fp8",
         environment=made.environment,

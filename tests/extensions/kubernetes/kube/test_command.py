@@ -262,10 +262,7 @@ def test_names_cannot_become_options(
     assert not (cluster / "asked").exists()
 
 
-def test_no_kubectl(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
+def test_no_kubectl(no_programs: None, capsys: pytest.CaptureFixture[str]) -> None:
     code, _, err = kube(capsys, "status")
     assert code == 3 and "kubernetes.io/docs/tasks/tools" in err
 

@@ -308,10 +308,12 @@ def once(capsys: pytest.CaptureFixture[str], *words: str) -> str:
 
 
 def test_once(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    own_folders: Path,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("GAUDI_LAUNCH_ROOT", str(tmp_path))
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     values = parse(once(capsys))
     assert {name for name, _ in values} == {
         *("sample_age_seconds", "cards_read", "disk_size_bytes", "disk_free_bytes")

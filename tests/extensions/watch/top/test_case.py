@@ -31,8 +31,7 @@ def test_samples_repeat_and_end_with_the_reader() -> None:
     samples.close()
 
 
-def test_the_log_of_a_service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+def test_the_log_of_a_service(own_folders: Path) -> None:
     with service("mine", "-") as folder:
         with pytest.raises(LaunchError):
             top.log_lines("mine", 5)

@@ -81,8 +81,7 @@ class Terminal:
 
 
 @pytest.fixture
-def terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Terminal]:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+def terminal(tmp_path: Path, own_folders: Path) -> Iterator[Terminal]:
     with service("mine", "-") as folder:
         (folder / "engine.log").write_text("".join(f"line {number}\n" for number in range(100)))
         made = Terminal(tmp_path, "--machine", "simulated:hls2+busy=1+lost=5")

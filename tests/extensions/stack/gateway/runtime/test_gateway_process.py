@@ -18,12 +18,8 @@ from gaudi_launch.extensions.stack.gateway.runtime.gateway_process import (
 from tests.support.gateways import engines
 from tests.support.waiting import unused_port
 
-
-@pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Run in the folder of the files that it writes."""
-    monkeypatch.chdir(tmp_path)
-
+# it writes files into the folder in which it runs
+pytestmark = pytest.mark.usefixtures("current_folder")
 
 DOWN = f"http://127.0.0.1:{unused_port()}"
 
