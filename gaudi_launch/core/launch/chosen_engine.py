@@ -28,7 +28,10 @@ _log = logging.getLogger(__name__)
 
 
 def choose_engine(
-    launch: LaunchRequest, machine: LaunchMachine, model: Callable[[], Model]
+    launch: LaunchRequest,
+    machine: LaunchMachine,
+    model: Callable[[], Model],
+    detect: Detect = detection.detect,
 ) -> tuple[Request, Engine, Installed | None]:
     """Return the completed request, its engine, and the interpreter queried for it.
 
@@ -43,6 +46,7 @@ def choose_engine(
             machine.product,
             here=here,
             look=look and not launch.in_image,
+            detect=detect,
         )
     request = for_engine(_with_config_file(request, engine), engine)
     if here:
