@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from difflib import get_close_matches
+from functools import cache
 from pathlib import Path
 
 from gaudi_launch.commands.inspect.fit import FitResult, InspectOptions, accelerator_of, fit
 from gaudi_launch.commands.inspect.support import SupportRow, support
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.core.engines import detect as detection
 from gaudi_launch.core.engines.install.demo import demo_dir
 from gaudi_launch.core.engines.support import versions
 from gaudi_launch.core.host.accelerators import accelerators
@@ -42,10 +44,12 @@ def inspect(options: InspectOptions) -> InspectedModel:
     """
     name = accelerator_of(options.accelerator)
     model = _model(options.model, options.revision)
+    # an interpreter's answer costs as much as an import of typer
+    detect = cache(detection.detect)
     found: FitResult | None = None
     reason = None
     try:
-        found = fit(model, options)
+        found = fit(model, options, detect)
     except LaunchError as error:
         if error.exit_code is ExitCode.USAGE:
             raise
@@ -59,7 +63,7 @@ def inspect(options: InspectOptions) -> InspectedModel:
         profile=profile.name if profile is not None else None,
         fit=found,
         unfit=reason,
-        releases=support(model, product, options) if product is not None else (),
+        releases=support(model, product, options, detect) if product is not None else (),
     )
 
 

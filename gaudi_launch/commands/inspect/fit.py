@@ -9,7 +9,9 @@ from pathlib import Path
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.messages import Message, message
 from gaudi_launch.core.base.paths import cache_dir
+from gaudi_launch.core.engines import detect as detection
 from gaudi_launch.core.engines import registry
+from gaudi_launch.core.engines.detect import Detect
 from gaudi_launch.core.engines.generation import refuse_first_gaudi
 from gaudi_launch.core.host.accelerators import accelerators, instances, product_of
 from gaudi_launch.core.launch.chosen_engine import planned_engine
@@ -91,7 +93,7 @@ class FitResult:
     unknown: tuple[Message, ...] = ()
 
 
-def fit(facts: Model, options: InspectOptions) -> FitResult:
+def fit(facts: Model, options: InspectOptions, detect: Detect = detection.detect) -> FitResult:
     """Return the table of one model.
 
     Raises LaunchError for options or a model that cannot be counted, and (MODEL) for an engine
@@ -102,7 +104,7 @@ def fit(facts: Model, options: InspectOptions) -> FitResult:
     check_sizes(facts)
     profile = profiles.match(facts)
     on_neuron = name in instances()
-    engine = engine_for(options.engine, facts, name, force=on_neuron)
+    engine = engine_for(options.engine, facts, name, detect, force=on_neuron)
     request = request_for(facts, options.lengths)
     dtypes = data_types(facts, options.dtype, None if on_neuron else engine)
     assumed: list[str] = []
@@ -198,7 +200,14 @@ def accelerator_of(text: str) -> str:
     return max(family, key=lambda instance: instance.cores).id
 
 
-def engine_for(name: str, model: Model, accelerator: str, *, force: bool = False) -> Engine:
+def engine_for(
+    name: str,
+    model: Model,
+    accelerator: str,
+    detect: Detect = detection.detect,
+    *,
+    force: bool = False,
+) -> Engine:
     """Return the engine whose arithmetic counts: the named one, else a plan's.
 
     The plan is for these cards. Raises LaunchError (USAGE) for an unknown name, and (MODEL) for a
@@ -208,7 +217,9 @@ def engine_for(name: str, model: Model, accelerator: str, *, force: bool = False
         known = ", ".join(registry.names_with_cards())
         raise LaunchError("fit.engine", ExitCode.USAGE, found=name, known=known)
     request = Request(model.path, engine=name or "auto")
-    engine, _ = planned_engine(request, lambda: model, lambda: accelerator, here=False)
+    engine, _ = planned_engine(
+        request, lambda: model, lambda: accelerator, here=False, detect=detect
+    )
     # what each release runs is another answer of the page
     sized = force or not name
     check_support(engine.support(model, variables=os.environ), force=sized)

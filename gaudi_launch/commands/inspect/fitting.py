@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from gaudi_launch.commands.inspect.fit import (
@@ -14,6 +15,8 @@ from gaudi_launch.commands.inspect.fit import (
     request_for,
 )
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.core.engines import detect as detection
+from gaudi_launch.core.engines.detect import Detect
 from gaudi_launch.core.host.accelerators import Accelerator, accelerators
 from gaudi_launch.core.launch.forecast_case import data_types
 from gaudi_launch.core.launch.machine import load
@@ -63,7 +66,8 @@ def fitting(options: InspectOptions) -> FittingModels:
     present = _cards_of(options.accelerator)
     most = present or product.cards
     numbers = numbers_of(options.cards) or [count for count in (1, 2, 4, 8) if count <= most]
-    found = [_listed(profile, options, product, numbers) for profile in profiles()]
+    detect = cache(detection.detect)
+    found = [_listed(profile, options, product, numbers, detect) for profile in profiles()]
     found.sort(key=lambda each: -each.profile.facts["parameters"])
     return FittingModels(product, max(numbers), bool(present or options.accelerator), tuple(found))
 
@@ -80,12 +84,16 @@ def _cards_of(machine: str) -> int:
 
 
 def _listed(
-    profile: Profile, options: InspectOptions, product: Accelerator, numbers: list[int]
+    profile: Profile,
+    options: InspectOptions,
+    product: Accelerator,
+    numbers: list[int],
+    detect: Detect,
 ) -> ListedModel:
     model = known_model(profile.models[0], must_exist=False)
     dtype, cards = profile.dtype, None
     try:
-        engine = engine_for(options.engine, model, product.id)
+        engine = engine_for(options.engine, model, product.id, detect)
         dtype = data_types(model, options.dtype, engine)[0]
         request = request_for(model, options.lengths)
         cards = fewest_cards(engine, request, product, model, numbers, dtype)

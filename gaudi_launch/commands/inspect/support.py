@@ -8,19 +8,19 @@ from dataclasses import dataclass, replace
 from gaudi_launch.commands.inspect.fit import InspectOptions, ServedLengths, request_for
 from gaudi_launch.core.base.errors import LaunchError
 from gaudi_launch.core.base.messages import message
+from gaudi_launch.core.engines import detect as detection
 from gaudi_launch.core.engines import registry
 from gaudi_launch.core.engines.conditions import Condition, Launched, concerning, features_of
-from gaudi_launch.core.engines.detect import Installed
+from gaudi_launch.core.engines.detect import Detect, Installed
 from gaudi_launch.core.engines.engine_version import Version
 from gaudi_launch.core.engines.registry import detect_engine, image_versions
 from gaudi_launch.core.engines.support import matching, unknown_version, versions
 from gaudi_launch.core.host.accelerators import Accelerator
 from gaudi_launch.core.host.hardware import Card, Host
-from gaudi_launch.core.models.card_memory import MOST_OF_A_CARD, fit_each
 from gaudi_launch.core.models.model import Model
-from gaudi_launch.core.models.sizing import kv_bytes_per_token, weight_bytes, weight_bytes_per_card
+from gaudi_launch.core.models.sizing import kv_bytes_per_token, weight_bytes
 from gaudi_launch.core.planning.engine import Engine
-from gaudi_launch.core.planning.fit import divided
+from gaudi_launch.core.planning.fit import fewest_cards
 from gaudi_launch.core.planning.request import Request
 from gaudi_launch.core.planning.support_answer import ModelSupport, SupportStatus
 
@@ -44,12 +44,17 @@ class SupportRow:
     kv_bytes_per_token: int | None = None
 
 
-def support(model: Model, product: Accelerator, options: InspectOptions) -> tuple[SupportRow, ...]:
+def support(
+    model: Model,
+    product: Accelerator,
+    options: InspectOptions,
+    detect: Detect = detection.detect,
+) -> tuple[SupportRow, ...]:
     """Return the answer of every engine version, each engine's newest first.
 
     Raises LaunchError (USAGE) for an unknown engine.
     """
-    installed = detect_engine(None)
+    installed = detect_engine(None, detect=detect)
     cards = _FewestCards(model, product) if options.complete else None
     return tuple(
         _row(facts, model, product, installed, cards) for facts in selected(options.engine)
@@ -172,33 +177,10 @@ class _FewestCards:
         if kv_bytes_per_token(model) is None or weight_bytes(model) is None:
             return None
         dtype = answer.expanded_to or model.quantization or "bfloat16"
-        usable = product.usable_bytes
         try:
             request = request_for(model, ServedLengths())
-            for count in self._large_enough(usable, dtype):
-                table = fit_each(
-                    model,
-                    usable,
-                    [count],
-                    [dtype],
-                    lambda n, kind: divided(engine, request, product, model, n, kind),
-                )
-                if table.smallest_n is not None:
-                    return count
+            return fewest_cards(engine, request, product, model, (1, 2, 4, 8), dtype)
         except LaunchError as error:
             _log.debug("the fewest cards are not known: %s", error)
             # an engine that rejects these lengths or types has no number
             return None
-        return None
-
-    def _large_enough(self, usable: int, dtype: str) -> list[int]:
-        """Return the numbers of cards that the weights alone leave room on.
-
-        Dividing a card plans its buckets, which takes a tenth of a second and more: not for these.
-        """
-        found = []
-        for count in (1, 2, 4, 8):
-            weights = weight_bytes_per_card(self._model, count, dtype)
-            if weights is None or weights <= MOST_OF_A_CARD * usable:
-                found.append(count)
-        return found

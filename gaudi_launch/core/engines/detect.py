@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -46,6 +46,10 @@ class Installed:
     engine: str
     packages: Mapping[str, str] = field(default_factory=dict)
     facts: Mapping[str, str] = field(default_factory=dict)
+
+
+# `detect`, or one that keeps its answers
+Detect = Callable[[str | None], Installed | None]
 
 
 def interpreter(python: str | None) -> str | None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.members import ForeignMember, foreign, member
 from gaudi_launch.core.engines import detect as detection
-from gaudi_launch.core.engines.detect import Installed
+from gaudi_launch.core.engines.detect import Detect, Installed
 from gaudi_launch.core.engines.engine_version import Version
 from gaudi_launch.core.engines.install.switch import names_in_force
 from gaudi_launch.core.engines.support import versions
@@ -328,18 +328,21 @@ def has(installed: Installed | None, name: str) -> bool:
 
 
 def detect_engine(
-    python: str | None, name: str = "auto", first: Callable[[], str] = lambda: DEFAULT
+    python: str | None,
+    name: str = "auto",
+    first: Callable[[], str] = lambda: DEFAULT,
+    detect: Detect = detection.detect,
 ) -> Installed | None:
     """Query the interpreter that has an engine; None when there is no interpreter.
 
     It is the given one, else python3 on PATH, else one that `setup` made: that of ``first`` before
-    `DEFAULT`, before others. Raises LaunchError as `detect` does.
+    `DEFAULT`, before others. Raises LaunchError as ``detect`` does.
     """
-    found = detection.detect(python)
+    found = detect(python)
     if python is not None or has(found, name):
         return found
     for each in _made_by_setup(first):
-        installed = detection.detect(each)
+        installed = detect(each)
         if has(installed, name):
             return installed
     return found

@@ -18,8 +18,9 @@ from gaudi_launch.core.models.model import Model
 from gaudi_launch.core.models.stages import stage_of
 from gaudi_launch.core.planning.effects import with_overrides
 from gaudi_launch.core.planning.engine import Engine
+from gaudi_launch.core.planning.fit import remedies
 from gaudi_launch.core.planning.known_model import known_model
-from gaudi_launch.core.planning.memory import CardSet, ChosenSettings, memory_for
+from gaudi_launch.core.planning.memory import CardSet, ChosenSettings, memory_for, type_on_card
 from gaudi_launch.core.planning.passthrough import (
     HOSTS,
     refuse_layout,
@@ -114,10 +115,12 @@ def _with_memory(
     stage = stage_of(with_overrides(model, request.args), cluster.layout.pipeline)
     limits = engine.limits(request, host, stage)
     cards = len(_modules(cluster.layout, engine))
-    chosen = ChosenSettings(cluster.settings, request.args)
-    found = memory_for(stage, limits, CardSet(cards, product), engine, chosen)
+    chosen, card_set = ChosenSettings(cluster.settings, request.args), CardSet(cards, product)
+    found = memory_for(stage, limits, card_set, engine, chosen)
     if found.fits is False and found.message is not None and not request.force:
-        would = ", ".join(each.render() for each in found.remedies)
+        dtype = type_on_card(stage, cluster.settings, engine, request.args)
+        ways = remedies(engine, request, card_set, stage, dtype, found)
+        would = ", ".join(each.render() for each in ways)
         why = found.message.render()
         raise LaunchError("fit.plan_refused", ExitCode.MACHINE, cards=cards, why=why, would=would)
     return replace(

@@ -12,8 +12,9 @@ from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.optional import mapped
 from gaudi_launch.core.base.paths import machine_root
 from gaudi_launch.core.base.steps import step
+from gaudi_launch.core.engines import detect as detection
 from gaudi_launch.core.engines import registry
-from gaudi_launch.core.engines.detect import Installed, is_elsewhere
+from gaudi_launch.core.engines.detect import Detect, Installed, is_elsewhere
 from gaudi_launch.core.launch.launch_request import LaunchRequest
 from gaudi_launch.core.launch.machine import LaunchMachine
 from gaudi_launch.core.models.model import Model
@@ -27,7 +28,10 @@ _log = logging.getLogger(__name__)
 
 
 def choose_engine(
-    launch: LaunchRequest, machine: LaunchMachine, model: Callable[[], Model]
+    launch: LaunchRequest,
+    machine: LaunchMachine,
+    model: Callable[[], Model],
+    detect: Detect = detection.detect,
 ) -> tuple[Request, Engine, Installed | None]:
     """Return the completed request, its engine, and the interpreter queried for it.
 
@@ -42,6 +46,7 @@ def choose_engine(
             machine.product,
             here=here,
             look=look and not launch.in_image,
+            detect=detect,
         )
     request = for_engine(_with_config_file(request, engine), engine)
     if here:
@@ -56,6 +61,7 @@ def planned_engine(
     *,
     here: bool,
     look: bool = True,
+    detect: Detect = detection.detect,
 ) -> tuple[Engine, Installed | None]:
     """Return the engine of a request, and the interpreter that was queried for it.
 
@@ -68,11 +74,17 @@ def planned_engine(
 
     installed = None
     if look:
-        installed = installed_for(request, suited, here=here)
+        installed = installed_for(request, suited, here=here, detect=detect)
     return registry.find(suited(installed), installed, request.python), installed
 
 
-def installed_for(request: Request, first: Callable[[], str], *, here: bool) -> Installed | None:
+def installed_for(
+    request: Request,
+    first: Callable[[], str],
+    *,
+    here: bool,
+    detect: Detect = detection.detect,
+) -> Installed | None:
     """Return the interpreter of a request's engine.
 
     Of several that `setup` made it is that of ``first``.
@@ -88,7 +100,7 @@ def installed_for(request: Request, first: Callable[[], str], *, here: bool) -> 
     if request.python is None and registry.is_made_by_steps(outer) and not elsewhere:
         return registry.made_by_steps(outer).detected(name)
     if here or request.python is not None or name == "auto":
-        return registry.detect_engine(request.python, name, first)
+        return registry.detect_engine(request.python, name, first, detect)
     return None
 
 

@@ -21,6 +21,8 @@ from functools import cache, partial
 from typing import Protocol, TypeVar
 
 from gaudi_launch.core.base.messages import message
+from gaudi_launch.core.engines import detect as detection
+from gaudi_launch.core.engines.detect import Detect
 from gaudi_launch.core.launch.chosen_engine import choose_engine
 from gaudi_launch.core.launch.launch_request import read_options
 from gaudi_launch.core.launch.machine import LaunchMachine
@@ -60,18 +62,22 @@ class Serving(Protocol[Started]):
 
 
 def prepare(
-    options: LaunchOptions, *, in_image: bool = False, secret_file: bool = False
+    options: LaunchOptions,
+    *,
+    in_image: bool = False,
+    secret_file: bool = False,
+    detect: Detect = detection.detect,
 ) -> Prepared:
     """Read options, machine, engine and model.
 
     Nothing is written, and names suffice. ``in_image``: the engine is in an image, and no
-    interpreter of this machine is queried for it. ``secret_file``: a secret option that the engine
-    reads from no variable goes into a file. Raises LaunchError.
+    interpreter of this machine is queried for it (``detect``). ``secret_file``: a secret option
+    that the engine reads from no variable goes into a file. Raises LaunchError.
     """
     launch = read_options(options, in_image=in_image, secret_file=secret_file)
     machine = LaunchMachine(launch.machine)
     known = cache(partial(known_model, launch.request.model, must_exist=False))
-    request, engine, installed = choose_engine(launch, machine, known)
+    request, engine, installed = choose_engine(launch, machine, known, detect)
     return read_model(replace(launch, request=request), machine, engine, installed, known)
 
 

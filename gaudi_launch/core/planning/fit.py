@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import partial
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.messages import Message, message
@@ -20,7 +21,7 @@ from gaudi_launch.core.models.fp8.quant_config import QuantFile
 from gaudi_launch.core.models.model import Model
 from gaudi_launch.core.models.sizing import BLOCK, GIB, MemoryRules
 from gaudi_launch.core.planning.engine import Context, Engine, Limits
-from gaudi_launch.core.planning.memory import division
+from gaudi_launch.core.planning.memory import CardSet, MemoryPlan, division
 from gaudi_launch.core.planning.placement import Placement
 from gaudi_launch.core.planning.precision import fp8_cache
 from gaudi_launch.core.planning.request import Request
@@ -107,6 +108,34 @@ def fewest_cards(
         if found.fits:
             return count
     return None
+
+
+def remedies(
+    engine: Engine,
+    request: Request,
+    card_set: CardSet,
+    model: Model,
+    dtype: str,
+    found: MemoryPlan,
+) -> tuple[Message, ...]:
+    """Return the changes that make a model fit.
+
+    They are the fewest cards of a plan for that number, and those of ``found``. ``dtype`` is the
+    type of the weights on the card. More cards and fp8 are one change where neither helps alone.
+    Raises LaunchError as `divided` does.
+    """
+    product = card_set.accelerator
+    assert product is not None, "its memory is known"
+    fewest = partial(fewest_cards, engine, request, product, model, card_set.larger)
+    more = fewest(dtype)
+    if more is not None:
+        return (message("fit.would_cards", n=more), *found.remedies)
+    in_fp8 = any(each.id == "fit.would_dtype" for each in found.remedies)
+    if not in_fp8 and product.has_fp8 and model.quantization is None and dtype != "fp8":
+        both = fewest("fp8")
+        if both is not None:
+            return (message("fit.would_both", n=both), *found.remedies)
+    return found.remedies or (message("fit.would_nothing"),)
 
 
 def limits_of(engine: Engine, request: Request, model: Model) -> Limits:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.messages import Message, message
-from gaudi_launch.core.host.accelerators import identify
+from gaudi_launch.core.host.accelerators import Accelerator, identify
 from gaudi_launch.core.models import card_memory, sizing
 from gaudi_launch.core.models.model import Model
 from gaudi_launch.core.planning.decisions import Decisions
@@ -28,10 +28,10 @@ class MemoryPlan:
     """GiB of one card by part (``Plan.memory``), the KV blocks, and the verdict.
 
     ``fits`` None: unknown, because the model's or the card's size is unknown; ``gib`` is empty
-    then. ``message`` states why it does not fit, or its concurrency; ``remedies`` the options that
-    would make it fit. ``tight`` is an additional warning. ``lost_blocks`` of ``block_bytes`` each
-    would also fit if the cache were not cut to multiples of ``blocks_step``. A block has
-    ``block_tokens``.
+    then. ``message`` states why it does not fit, or its concurrency; ``remedies`` the options with
+    which it would fit on as many cards. ``tight`` is an additional warning. ``lost_blocks`` of
+    ``block_bytes`` each would also fit if the cache were not cut to multiples of ``blocks_step``. A
+    block has ``block_tokens``.
     """
 
     gib: Mapping[str, float] = field(default_factory=dict)
@@ -63,6 +63,20 @@ class CardSet:
     product: str | None
     most: int | None = None
 
+    @property
+    def accelerator(self) -> Accelerator | None:
+        """Return the product's facts; None for one without."""
+        return identify(self.product, device_type=self.product)
+
+    @property
+    def larger(self) -> tuple[int, ...]:
+        """Return the numbers of cards that a model may be divided over instead."""
+        product = self.accelerator
+        if product is None:
+            return ()
+        most = self.most or product.cards
+        return tuple(count for count in (2, 4, 8) if self.count < count <= most)
+
 
 @dataclass(frozen=True)
 class ChosenSettings:
@@ -83,9 +97,8 @@ def memory_for(
 
     Sources: `core.models.sizing`.
     """
-    cards, product = card_set.count, card_set.product
+    cards, accelerator = card_set.count, card_set.accelerator
     settings, args, fp8 = chosen.settings, chosen.args, chosen.fp8
-    accelerator = identify(product, device_type=product)
     if accelerator is None or not cards or (more := additions(model, cards, args)).unknown:
         return MemoryPlan()
     decided = _DecidedOptions(settings, args)
@@ -117,7 +130,7 @@ def memory_for(
             lost_blocks=lost,
             tight=card_memory.too_tight(found, ask),
         )
-    # another number of cards or data type makes a plan with a separate decode step
+    # another data type or length makes a plan with a separate decode step
     other = replace(ask, blocks_step=limits.block_size)
     in_fp8 = None
     # the engines quantise full weights only: -d fp8 is refused for weights that are quantised on
@@ -125,8 +138,7 @@ def memory_for(
     if accelerator.has_fp8 and model.quantization is None:
         # the KV cache type of calibrated weights, where the card has 8-bit floats
         in_fp8 = ("fp8", replace(other, kv_dtype=fp8_cache(model, engine.calibration)))
-    most = replace(card_set, most=card_set.most or accelerator.cards)
-    remedies = _remedies(model, most, found, (dtype, other), in_fp8, rules)
+    remedies = _remedies(model, cards, found, (dtype, other), in_fp8, rules)
     return replace(made, remedies=remedies)
 
 
@@ -182,12 +194,16 @@ def memory_in(context: Context, settings: Sequence[Setting], engine: Engine) -> 
     request, model = context.request, context.model
     if request.unmodelled:
         return MemoryPlan()
-    names = (card.product or card.device_type for card in context.host.cards)
-    product = next((name for name in names if name), None)
-    placement = context.placement
-    cards = CardSet(placement.tensor, product, most=len(context.host.cards) // placement.parts)
     chosen = ChosenSettings(settings, request.args, runs_fp8(request, model))
-    return memory_for(model, context.limits, cards, engine, chosen)
+    return memory_for(model, context.limits, cards_in(context), engine, chosen)
+
+
+def cards_in(context: Context) -> CardSet:
+    """Return the cards that share the model, of the machine's."""
+    placement, cards = context.placement, context.host.cards
+    names = (card.product or card.device_type for card in cards)
+    product = next((name for name in names if name), None)
+    return CardSet(placement.tensor, product, most=len(cards) // placement.parts)
 
 
 def division(
@@ -218,41 +234,29 @@ def division(
 
 def _remedies(
     model: Model,
-    card_set: CardSet,
+    cards: int,
     found: card_memory.CardMemory,
     now: tuple[str, card_memory.ServingDemand],
     in_fp8: tuple[str, card_memory.ServingDemand] | None,
     rules: sizing.MemoryRules,
 ) -> tuple[Message, ...]:
-    """Return the changes that would make it fit.
+    """Return what would make it fit on these cards: fp8, or a shorter context.
 
-    They are more cards, fp8, both, or a shorter context. ``now`` and ``in_fp8`` are a data type of
-    the weights and the options given with it.
+    ``now`` and ``in_fp8`` are a data type of the weights and the options given with it.
     """
 
-    cards, most_cards = card_set.count, card_set.most or card_set.count
-
-    def works(n: int, asked: tuple[str, card_memory.ServingDemand]) -> bool:
-        divided = card_memory.divide_card(model, n, asked[0], found.card, asked[1], rules)
-        if not sizing.divides(model, n) or divided is None:
+    def works(asked: tuple[str, card_memory.ServingDemand]) -> bool:
+        divided = card_memory.divide_card(model, cards, asked[0], found.card, asked[1], rules)
+        if not sizing.divides(model, cards) or divided is None:
             return False
         return card_memory.serves(divided, asked[1])
 
-    def fewest(asked: tuple[str, card_memory.ServingDemand]) -> int | None:
-        return next((n for n in (2, 4, 8) if cards < n <= most_cards and works(n, asked)), None)
-
     would = []
-    more = fewest(now)
-    if more:
-        would.append(message("fit.would_cards", n=more))
-    if in_fp8 is not None and now[0] != "fp8":
-        if works(cards, in_fp8):
-            would.append(message("fit.would_dtype"))
-        elif not more and (both := fewest(in_fp8)):
-            would.append(message("fit.would_both", n=both))
-    if found.tokens >= sizing.BLOCK and works(cards, (now[0], _shortened(now[1], found.tokens))):
+    if in_fp8 is not None and now[0] != "fp8" and works(in_fp8):
+        would.append(message("fit.would_dtype"))
+    if found.tokens >= sizing.BLOCK and works((now[0], _shortened(now[1], found.tokens))):
         would.append(message("fit.would_length", length=found.tokens))
-    return tuple(would) or (message("fit.would_nothing"),)
+    return tuple(would)
 
 
 def _shortened(ask: card_memory.ServingDemand, length: int) -> card_memory.ServingDemand:

@@ -13,7 +13,6 @@ from gaudi_launch.core.base.messages import Message, message, text
 from gaudi_launch.core.buckets.bucket_list import BucketError, Buckets
 from gaudi_launch.core.buckets.coverage import uncovered
 from gaudi_launch.core.buckets.warmup_time import Estimate, Measured, per_graph
-from gaudi_launch.core.host.accelerators import identify
 from gaudi_launch.core.host.hardware import Host
 from gaudi_launch.core.models.model import Model
 from gaudi_launch.core.models.sizing import GIB
@@ -22,8 +21,8 @@ from gaudi_launch.core.planning.advice import advice, hot_within, open_warning
 from gaudi_launch.core.planning.effects import unmodelled
 from gaudi_launch.core.planning.engine import Context, Engine
 from gaudi_launch.core.planning.exported import inherited, overridden, skips_warmup
-from gaudi_launch.core.planning.fit import fewest_cards
-from gaudi_launch.core.planning.memory import MemoryPlan, memory_in, type_on_card
+from gaudi_launch.core.planning.fit import remedies
+from gaudi_launch.core.planning.memory import MemoryPlan, cards_in, memory_in, type_on_card
 from gaudi_launch.core.planning.option_table import option_table
 from gaudi_launch.core.planning.passthrough import (
     REPLICAS,
@@ -268,16 +267,19 @@ def _memory(
 
     Auto tuning refuses what cannot start, and suggests what would.
     """
-    request, cards = context.request, context.placement.tensor
+    request, model = context.request, context.model
     found = memory_in(context, settings, engine)
     if found.fits is False and found.message is not None:
         if request.tuning == "auto" and not request.force:
-            ways = _ways_out(engine, settings, context, found)
+            dtype = type_on_card(
+                model, settings, engine, request.args, fp8=runs_fp8(request, model)
+            )
+            ways = remedies(engine, request, cards_in(context), model, dtype, found)
             changes = text("common.between").join(each.render() for each in ways)
             raise LaunchError(
                 "fit.plan_refused",
                 ExitCode.MACHINE,
-                cards=cards,
+                cards=context.placement.tensor,
                 why=found.message.render(),
                 would=for_modules(request, changes),
             )
@@ -285,25 +287,6 @@ def _memory(
     elif found.tight is not None:
         warnings.append(found.tight)
     return found
-
-
-def _ways_out(
-    engine: Engine, settings: Sequence[Setting], context: Context, found: MemoryPlan
-) -> Sequence[Message]:
-    """Return the remedies, with the fewest cards of plans for that number."""
-    request, model = context.request, context.model
-    card = next(iter(context.host.cards), None)
-    product = identify(card.product, device_type=card.device_type) if card is not None else None
-    most = len(context.host.cards) // context.placement.parts
-    more = [n for n in (2, 4, 8) if context.placement.tensor < n <= most]
-    if product is None or not more:
-        return found.remedies
-    dtype = type_on_card(model, settings, engine, request.args, fp8=runs_fp8(request, model))
-    fewest = fewest_cards(engine, request, product, model, more, dtype)
-    if fewest is None:
-        return found.remedies
-    alone = [each for each in found.remedies if each.id in ("fit.would_dtype", "fit.would_length")]
-    return (message("fit.would_cards", n=fewest), *alone)
 
 
 def _kv_cache(memory: MemoryPlan) -> Message | None:

@@ -224,17 +224,25 @@ def read_document(path: Path) -> Any:
 
 
 @cache
-def _loaded(folder: str, own: bool, stamp: tuple[tuple[str, int], ...]) -> tuple[Profile, ...]:
-    return tuple(load(Path(folder) / name, own) for name, _ in stamp)
+def _shipped() -> tuple[Profile, ...]:
+    return tuple(load(path) for path in shipped_dir().glob("*.yaml"))
 
 
-def _folder(folder: Path, own: bool) -> tuple[Profile, ...]:
+def _own_files() -> tuple[tuple[Path, int], ...]:
+    """Return the user's profiles, each with the time of its last change."""
     try:
-        found = [path for path in folder.iterdir() if path.suffix in (".yaml", ".yml")]
-        stamp = tuple(sorted((path.name, path.stat().st_mtime_ns) for path in found))
+        found = [path for path in own_dir().iterdir() if path.suffix in (".yaml", ".yml")]
+        return tuple(sorted((path, path.stat().st_mtime_ns) for path in found))
     except OSError:
         return ()
-    return _loaded(str(folder), own, stamp)
+
+
+@cache
+def _with_own(files: tuple[tuple[Path, int], ...]) -> tuple[Profile, ...]:
+    found = {profile.name: profile for profile in _shipped()}
+    own = [load(path, own=True) for path, _ in files]
+    found |= {profile.name: profile for profile in own}
+    return tuple(profile for _, profile in sorted(found.items()))
 
 
 def profiles() -> tuple[Profile, ...]:
@@ -242,9 +250,7 @@ def profiles() -> tuple[Profile, ...]:
 
     Raises LaunchError (USAGE) for a file of the user that is not a profile.
     """
-    found = {profile.name: profile for profile in _folder(shipped_dir(), False)}
-    found |= {profile.name: profile for profile in _folder(own_dir(), True)}
-    return tuple(profile for _, profile in sorted(found.items()))
+    return _with_own(_own_files())
 
 
 def find(name: str) -> Profile:

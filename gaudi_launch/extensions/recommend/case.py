@@ -6,6 +6,7 @@ import errno
 import logging
 import os
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError, file_error
@@ -13,6 +14,7 @@ from gaudi_launch.core.base.fields import text
 from gaudi_launch.core.base.messages import Message, message
 from gaudi_launch.core.base.optional import mapped
 from gaudi_launch.core.base.redact_values import redact_document
+from gaudi_launch.core.engines import detect as detection
 from gaudi_launch.core.engines import registry
 from gaudi_launch.core.host.accelerators import accelerator_of
 from gaudi_launch.core.launch.command_line import serve_command
@@ -347,6 +349,8 @@ class CasePlanner:
     def __init__(self, case: RecommendCase) -> None:
         self.case = case
         self.clusters: dict[Candidate, Cluster] = {}
+        # each plan is for the same interpreter
+        self.detect = cache(detection.detect)
 
     def __call__(self, candidate: Candidate) -> Trial:
         """Return a candidate with the plan of one replica. Raises LaunchError."""
@@ -360,7 +364,7 @@ class CasePlanner:
             self.clusters[candidate] = cluster
             plan = cluster.plan
         else:
-            prepared = prepare(replace(launch, machine=case.machine))
+            prepared = prepare(replace(launch, machine=case.machine), detect=self.detect)
             plan = prepared.plan()
             setup = setup_of(prepared, plan)
         if setup is None:

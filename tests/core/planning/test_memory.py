@@ -19,7 +19,7 @@ from gaudi_launch.core.models.model import Model
 from gaudi_launch.core.planning import profiles
 from gaudi_launch.core.planning.engine import Limits
 from gaudi_launch.core.planning.engine_args import NO_ARGS, engine_args
-from gaudi_launch.core.planning.fit import fewest_cards
+from gaudi_launch.core.planning.fit import fewest_cards, remedies
 from gaudi_launch.core.planning.known_model import known_model
 from gaudi_launch.core.planning.memory import (
     CardSet,
@@ -158,7 +158,7 @@ def test_fp8_is_not_proposed_for_weights_that_are_quantised_on_disk() -> None:
         full, quantization="mxfp4", architecture="GptOssForCausalLM", model_type="gpt_oss"
     )
     made = memory_for(stored, LIMITS, CardSet(1, "HL-225"), find("vllm-gaudi"), ChosenSettings([]))
-    assert (made.fits, made.remedies) == (False, (message("fit.would_cards", n=2),))
+    assert (made.fits, made.remedies) == (False, ())
 
 
 def test_a_shorter_context_is_named_when_it_helps() -> None:
@@ -460,27 +460,24 @@ def test_blocks_that_the_user_fixed_fit_where_the_weights_do() -> None:
     assert (refused.fits, refused.num_blocks, refused.tight) == (False, None, None)
 
 
-def test_a_model_that_fits_nowhere_has_no_remedy_on_this_machine() -> None:
+def test_what_would_make_a_model_fit_on_the_cards_of_a_machine() -> None:
     full = replace(LLAMA, parameters=60_000_000_000)
 
-    def remedies(model: Model, most: int | None, count: int = 1) -> tuple[Message, ...]:
+    def would(model: Model, most: int | None, count: int = 1) -> tuple[Message, ...]:
         cards = CardSet(count, "HL-225", most)
-        return memory_for(model, LIMITS, cards, FORK, ChosenSettings([])).remedies
+        found = memory_for(model, LIMITS, cards, FORK, ChosenSettings([]))
+        return remedies(FORK, Request("m", max_model_len=4096), cards, model, "bfloat16", found)
 
     dtype = message("fit.would_dtype")
-    assert remedies(full, None) == (message("fit.would_cards", n=2), dtype)
-    assert remedies(full, 1) == (dtype,)
+    assert would(full, None) == (message("fit.would_cards", n=2), dtype)
+    assert would(full, 1) == (dtype,)
     larger = replace(LLAMA, parameters=250_000_000_000)
-    assert remedies(larger, 8) == (message("fit.would_cards", n=8),)
-    assert remedies(larger, 4) == (message("fit.would_both", n=4),)
-    assert remedies(larger, 2) == (message("fit.would_nothing"),)
-    assert remedies(larger, 8, 4) == (message("fit.would_cards", n=8), dtype)
-
-
-def test_a_number_of_cards_that_does_not_divide_the_heads_is_no_remedy() -> None:
+    assert would(larger, 8) == (message("fit.would_cards", n=8),)
+    assert would(larger, 4) == (message("fit.would_both", n=4),)
+    assert would(larger, 2) == (message("fit.would_nothing"),)
+    assert would(larger, 8, 4) == (message("fit.would_cards", n=8), dtype)
     # 120 GB of weights fit on two cards, and three heads are not divided by two
-    odd = replace(LLAMA, parameters=60_000_000_000, heads=3, kv_heads=3)
-    assert planned(model=odd).remedies == (message("fit.would_dtype"),)
+    assert would(replace(full, heads=3, kv_heads=3), None) == (dtype,)
 
 
 @pytest.mark.parametrize(("exported", "compact"), [(None, True), ("1", True), ("0", False)])

@@ -130,10 +130,11 @@ def report() -> dict[str, Any]:
         facts.update(of_extension(extension))
     if plugin:
         facts["plugin_source"] = parent(plugin)
+    versions = {name: version(name) for name in PACKAGES}
     return {
         "executable": sys.executable,
         "python": "{}.{}.{}".format(*sys.version_info),
-        "packages": {name: version(name) for name in PACKAGES if version(name)},
+        "packages": {name: found for name, found in versions.items() if found},
         "facts": facts,
         "folders": {"vllm": vllm, "vllm_hpu_extension": extension, "vllm_gaudi": plugin},
     }

@@ -336,11 +336,14 @@ class VllmGaudi(Engine):
         if unmodelled(request, context.model):
             # without numbers there is no list of buckets to plan: the engine's own strategy
             return
+        own = gaudi_buckets.own_variables(dict(request.environment))
+        if context.memory_only and not own and not gaudi_rules.need_in(context).known:
+            # a fixed share is reserved for graphs, however many there are
+            return
         self._prompts(context, decisions)
         if not self._warms(request, task):
             decisions.warn("gaudi.pooling_cold" if task != CHAT else "gaudi.eager_cold")
             return
-        own = gaudi_buckets.own_variables(dict(request.environment))
         if own:
             decisions.warn("plan.own_buckets", names=", ".join(own))
             for name in own:

@@ -287,12 +287,15 @@ def cache_arguments(model: Model) -> tuple[str, ...]:
     return ()
 
 
+def need_in(context: Context) -> gaudi_memory.Need:
+    """Return what the model needs of a card besides weights and cache."""
+    tokens = context.limits.max_num_batched_tokens
+    return gaudi_memory.need_of(context.model, context.placement.tensor, tokens)
+
+
 def utilization(context: Context, decisions: Decisions, found: MemoryPlan) -> None:
     """Propose the engine's share of the card's memory that is free after the weights."""
-    limits, asked = context.limits, context.request.memory_utilization
-    need = gaudi_memory.need_of(
-        context.model, context.placement.tensor, limits.max_num_batched_tokens
-    )
+    asked, need = context.request.memory_utilization, need_in(context)
     share, reason = gaudi_memory.MOST_UNKNOWN, message("gaudi.utilization")
     if found.gib:
         beside = found.gib["card"] - found.gib["weights"]
@@ -320,10 +323,7 @@ def reserved(context: Context, decisions: Decisions, found: MemoryPlan, graphs: 
 
     The engine's default of a tenth for a model outside the table.
     """
-    limits = context.limits
-    need = gaudi_memory.need_of(
-        context.model, context.placement.tensor, limits.max_num_batched_tokens
-    )
+    need = need_in(context)
     if not found.gib or not need.known:
         return
     lazy = decisions.get("env", "PT_HPU_LAZY_MODE") == "1"
