@@ -21,7 +21,6 @@ from gaudi_launch.core.base import interrupt
 from gaudi_launch.core.base.messages import Message, message, rendered
 from gaudi_launch.core.base.reader import parse_json
 from gaudi_launch.core.buckets.bucket_list import Bucket, BucketError, Buckets
-from gaudi_launch.core.buckets.engine_buckets import engine_buckets
 from gaudi_launch.core.planning.engine import BucketQuestion
 
 _log = logging.getLogger(__name__)
@@ -39,8 +38,9 @@ class IntrospectedBuckets:
     """The answer of an installed engine.
 
     ``buckets`` None: it did not answer, ``why`` is the reason as a sentence. ``algorithm``: its
-    effective algorithm, as in `engine_buckets` (``linear-limit`` has the padding limit).
-    ``failed``: it reports that it cannot start with this configuration; ``why`` is its text.
+    effective algorithm, as in `core.buckets.engine_buckets` (``linear-limit`` has the padding
+    limit). ``failed``: it reports that it cannot start with this configuration; ``why`` is its
+    text.
     """
 
     buckets: Buckets | None
@@ -71,9 +71,9 @@ def ask_engine(
 ) -> IntrospectedBuckets:
     """Return the buckets that this installed package makes of ``env`` and ``args``.
 
-    ``args`` are those of `engine_buckets`. Never raises for what the interpreter does: an engine
-    that is absent, slow or broken gives a reason instead. Our variables that engines read are not
-    passed on; ``env`` is all it gets.
+    ``args`` are those of `core.buckets.engine_buckets`. Never raises for what the interpreter does:
+    an engine that is absent, slow or broken gives a reason instead. Our variables that engines read
+    are not passed on; ``env`` is all it gets.
     """
     complete = {"max_num_prefill_seqs": args.get("max_num_seqs"), **args}
     case = {"env": {name: str(value) for name, value in env.items()}, "args": complete}
@@ -132,7 +132,7 @@ def _difference(asked: BucketQuestion, theirs: Buckets) -> Message | None:
     """Return the sentence for a list that is not that of our arithmetic."""
     ours = 0
     with contextlib.suppress(BucketError):
-        mine = engine_buckets(asked.family, asked.algorithm, asked.environment, asked.arguments)
+        mine = asked.ours()
         if mine == theirs:
             return None
         ours = mine.graphs

@@ -390,7 +390,7 @@ def _ports(names: Sequence[str], gateway: int, *, here: bool) -> dict[str, int]:
 
     It is free on this machine; those of another machine (``here`` is false) are not known.
     """
-    from gaudi_launch.core.services.state.reservation import free_port
+    from gaudi_launch.core.services.addresses import free_port
 
     def following(port: int) -> int:
         return free_port(LOCAL, port, machine_root()) if here else port + 1
