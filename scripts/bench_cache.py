@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from gaudi_launch.core.buckets.bucket_list import Buckets
-from gaudi_launch.core.recipes import cache_root
+from gaudi_launch.core.recipes import cache_root, cache_session, maintenance
 from gaudi_launch.core.recipes.key import KeyParts
 
 KEYS = 20
@@ -39,7 +39,7 @@ def bare_walk(folder: str) -> int:
 def fill(root: Path, files: int) -> None:
     for number in range(KEYS):
         parts = KeyParts(model="bench", tensor_parallel=number + 1)
-        with cache_root.opened(root, parts, Buckets([], [])) as session:
+        with cache_session.opened(root, parts, Buckets([], [])) as session:
             for recipe in range(files // KEYS):
                 (session.folder / f"graph_{recipe:06d}.recipe").write_bytes(b"x")
             session.finish(1.0, Buckets([], []), None)
@@ -47,7 +47,7 @@ def fill(root: Path, files: int) -> None:
 
 def verify_all(root: Path) -> None:
     for entry in cache_root.entries(root, sizes=False):
-        assert cache_root.check(root, entry, quick=True).sound
+        assert maintenance.check(root, entry, quick=True).sound
 
 
 def main() -> None:

@@ -23,8 +23,9 @@ from pathlib import Path
 from typing import Any
 
 from gaudi_launch.core.engines.base import VLLM
+from gaudi_launch.core.engines.engine_version import REGISTRY
 from gaudi_launch.core.engines.facts.reading import ReleaseSource, read, render, row_of
-from gaudi_launch.core.engines.facts.registry import REGISTRY, installed_lists
+from gaudi_launch.core.engines.facts.registry import installed_lists
 from gaudi_launch.core.engines.facts.source import FactsError
 from gaudi_launch.extensions.vllm_cpu.engine import PLATFORM
 

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from gaudi_launch.core.base import paths
-from gaudi_launch.core.engines.support import releases
+from gaudi_launch.core.engines.known_versions import releases
 
 RUNNER = "vllm_gaudi/v1/worker/hpu_model_runner.py"
 SPECULATIVE = "vllm/config/speculative.py"

@@ -9,7 +9,7 @@ import errno
 import gc
 import os
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import typer
 import typer.core
@@ -28,9 +28,6 @@ from gaudi_launch.core.base.messages import LANGUAGES, language, set_language, t
 from gaudi_launch.core.base.paths import state_dir
 from gaudi_launch.core.base.steps import shown_by
 from gaudi_launch.core.base.version import VERSION
-
-if TYPE_CHECKING:
-    from gaudi_launch.core.base.errors import LaunchError
 
 # system errors for a path that this user may not use, wherever it is used first
 _NO_WAY = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENAMETOOLONG, errno.ELOOP)

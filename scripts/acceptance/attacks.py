@@ -32,7 +32,7 @@ import psutil
 import yaml
 from rare_faults import CannotRun, Case, Place, run_cases
 
-from gaudi_launch.core.services.probe import port_free
+from gaudi_launch.core.services.addresses import port_free
 from gaudi_launch.extensions.offline import pack_manifest
 from tests.support.local_hub import Hub
 from tests.support.packs import made, stand_in_index

@@ -35,7 +35,7 @@ from gaudi_launch.core.base.errors import LaunchError
 from gaudi_launch.core.launch import waiting
 from gaudi_launch.core.launch.report import Silent
 from gaudi_launch.core.launch.stop import end
-from gaudi_launch.core.services.probe import port_free
+from gaudi_launch.core.services.addresses import port_free
 from gaudi_launch.core.services.state.chosen import find
 from gaudi_launch.extensions.stack.gateway import gateway_job as gateway
 from gaudi_launch.extensions.stack.gateway.gateway_settings import (

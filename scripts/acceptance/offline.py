@@ -34,7 +34,7 @@ from typing import ClassVar
 from urllib.parse import urlsplit
 
 from gaudi_launch.core.engines.needed_release import needed_release
-from gaudi_launch.core.services.probe import port_free
+from gaudi_launch.core.services.addresses import port_free
 from gaudi_launch.extensions.stack.gateway import program as gateway_program
 
 TOP = Path(__file__).resolve().parents[2]

@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from gaudi_launch.core.base import codec, paths
+from gaudi_launch.core.services.addresses import system_port
 from gaudi_launch.core.services.endpoint import target
-from gaudi_launch.core.services.state.reservation import system_port
 from gaudi_launch.extensions.bench.check import reference
 from gaudi_launch.extensions.bench.client import Client
 from gaudi_launch.extensions.vllm_cpu.install import EMBEDDED

@@ -37,7 +37,7 @@ import psutil
 from gaudi_launch.core.base import paths
 from gaudi_launch.core.base.errors import ExitCode
 from gaudi_launch.core.host.simulated import write_tree
-from gaudi_launch.core.services.probe import port_free
+from gaudi_launch.core.services.addresses import port_free
 from gaudi_launch.extensions.offline import pack_manifest
 from tests.support import trivial_calibration
 from tests.support.calibration_scripts import write_scripts

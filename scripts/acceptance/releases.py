@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from gaudi_launch.core.engines.introspect import ask_buckets
-from gaudi_launch.core.engines.support import releases
+from gaudi_launch.core.engines.known_versions import releases
 from tests.support.release_plans import (
     KINDS,
     SIX,

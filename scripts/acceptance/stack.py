@@ -39,7 +39,7 @@ import psutil
 from gateway import Load, Server, drive, free_port
 
 from gaudi_launch.core.base.paths import state_dir
-from gaudi_launch.core.services.probe import port_free
+from gaudi_launch.core.services.addresses import port_free
 from gaudi_launch.core.services.server_request import ask
 from gaudi_launch.core.services.state.chosen import find
 from gaudi_launch.core.services.state.identity import identity_in

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gaudi_launch.core.services.state import registry
+from gaudi_launch.core.services.state import chosen
 from gaudi_launch.extensions.kubernetes.kube import case as kube
 from gaudi_launch.extensions.stack import case as stack
 from gaudi_launch.extensions.stack import command as stack_command
@@ -28,7 +28,7 @@ def test_a_command_that_is_interrupted_says_so(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(registry, "resolve", interrupted)
+    monkeypatch.setattr(chosen, "resolve", interrupted)
     words = ("wait", "chat", "--lang", language)
     assert output(capsys, *words) == (130, "", f"gaudi-launch: {sentence}\n")
     code, out, err = output(capsys, *words, "--json")

@@ -70,7 +70,7 @@ def test_stop_goes_on_after_a_service_that_cannot_be_stopped(
 ) -> None:
     from gaudi_launch.core.base.errors import ExitCode, LaunchError
     from gaudi_launch.core.launch import stop as use_case
-    from gaudi_launch.core.services.state import registry
+    from gaudi_launch.core.services.state import chosen
     from gaudi_launch.core.services.stop import Stopped
 
     calls: list[tuple[Any, ...]] = []
@@ -84,7 +84,7 @@ def test_stop_goes_on_after_a_service_that_cannot_be_stopped(
         return Stopped(service, was_alive=True, left=0, orphans=())
 
     monkeypatch.setattr(use_case, "end", end)
-    monkeypatch.setattr(registry, "find", lambda name: SimpleNamespace(name=name))
+    monkeypatch.setattr(chosen, "find", lambda name: SimpleNamespace(name=name))
     assert output(capsys, "stop", "a", "b", "c", "--drain", "5m", "--forget") == (
         4,
         "",

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from gaudi_launch.core.base.errors import LaunchError
-from gaudi_launch.core.engines.support import version_of
+from gaudi_launch.core.engines.known_versions import version_of
 from gaudi_launch.core.engines.version_facts import names_of, reads_variable
 from gaudi_launch.core.launch.route import checked_plan
 from gaudi_launch.core.launch.todo import CheckedPlan

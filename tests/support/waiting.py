@@ -9,7 +9,7 @@ import random
 import time
 from collections.abc import Callable
 
-from gaudi_launch.core.services.probe import port_free
+from gaudi_launch.core.services.addresses import port_free
 
 # only a test that fails waits this long; a busy machine was seen to need half a minute to start
 # Python

@@ -8,6 +8,14 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from gaudi_launch.cli.short_page import NotedRow, ShortPage, next_line
+from gaudi_launch.cli.views.speed import (
+    figures_json,
+    latency_json,
+    lengths,
+    load_json,
+    nearness,
+    number,
+)
 from gaudi_launch.core.base.messages import text
 from gaudi_launch.core.base.optional import mapped
 from gaudi_launch.core.launch.command_line import serve_command
@@ -22,14 +30,9 @@ if TYPE_CHECKING:
     from gaudi_launch.core.launch.prediction import SpeedEstimate
     from gaudi_launch.core.planning.launch_options import LaunchOptions
     from gaudi_launch.core.predict.evidence import Evidence, Neighbour
-    from gaudi_launch.core.predict.load import Load
     from gaudi_launch.core.predict.published import Figure
-    from gaudi_launch.core.predict.simulate import Latency, Outcome
+    from gaudi_launch.core.predict.simulate import Outcome
     from gaudi_launch.core.predict.step_model import Parts
-
-
-# percentiles of latencies
-_SHOWN = (50, 95, 99)
 
 
 def to_json(found: SpeedEstimate) -> dict[str, Any]:
@@ -39,6 +42,7 @@ def to_json(found: SpeedEstimate) -> dict[str, Any]:
     percentile a latency is the mean.
     """
     made = found.outcome
+    figures = figures_json(made)
     setup, evidence = made.setup.speed.setup, made.evidence
     prefill, decode = made.steps
     plan = found.plan
@@ -51,20 +55,17 @@ def to_json(found: SpeedEstimate) -> dict[str, Any]:
         "engine": found.engine or None,
         "software": None if plan is None else plan.engine.exact,
         "experts": _experts(found),
-        "load": _load_json(made.load),
+        "load": figures["load"],
         "requests_simulated": made.requests * made.seeds,
-        "ttft_seconds": _latency_json(made, made.ttft),
-        "tpot_seconds": _latency_json(made, made.tpot),
-        "e2e_seconds": _latency_json(made, made.e2e),
+        "ttft_seconds": figures["ttft_seconds"],
+        "tpot_seconds": figures["tpot_seconds"],
+        "e2e_seconds": latency_json(made, made.e2e),
         "per_user": {"output_tokens_per_second": _per_user(made).to_json()},
-        "throughput": {
-            "output_tokens_per_second": made.throughput.to_json(),
-            "requests_per_second": _times(made.throughput, 1 / made.load.mean_output).to_json(),
-        },
+        "throughput": figures["throughput"],
         "share": {part: round(share, 4) for part, share in made.share.items()},
         "steps": {"prefill": _parts(prefill), "decode": _parts(decode)},
         "step_time": made.setup.speed.cost.constants(),
-        "limited_by": made.bound,
+        "limited_by": figures["limited_by"],
         "sequences_at_once": round(made.inside, 2),
         "saturated": made.saturated,
         "graphs": mapped(lambda one: mapped(lambda each: each.graphs, one.buckets), plan),
@@ -100,29 +101,6 @@ def _experts(found: SpeedEstimate) -> str | None:
     return "fused" if speed.setup.fused else "unfused"
 
 
-def _load_json(load: Load) -> dict[str, Any]:
-    kind = "rate" if load.rate else "concurrency"
-    if load.batch:
-        kind = "static"
-    return {
-        "kind": kind,
-        "input_tokens": round(load.mean_input, 2),
-        "output_tokens": round(load.mean_output, 2),
-        "input_range": list(load.input_range),
-        "output_range": list(load.output_range),
-        "sequences": load.batch or load.clients or None,
-        "rate": load.rate or None,
-        "recorded": load.recorded,
-    }
-
-
-def _latency_json(made: Outcome, latency: Latency) -> dict[str, Any]:
-    found: dict[str, Any] = made.time(latency).to_json()
-    for percentile in _SHOWN:
-        found[f"p{percentile}"] = made.time(latency, percentile).to_json()
-    return found
-
-
 def warmup_json(estimate: Estimate) -> dict[str, float]:
     """Return the seconds of a warm-up, from low to high."""
     return {"low": round(estimate.low_seconds, 1), "high": round(estimate.high_seconds, 1)}
@@ -130,10 +108,6 @@ def warmup_json(estimate: Estimate) -> dict[str, float]:
 
 def _per_user(made: Outcome) -> Band:
     return made.evidence.speed(1 / max(made.tpot.mean, 1e-9))
-
-
-def _times(band: Band, factor: float) -> Band:
-    return Band(band.low * factor, band.expected * factor, band.high * factor)
 
 
 def _parts(parts: Parts) -> dict[str, float]:
@@ -190,51 +164,6 @@ def _classes() -> list[dict[str, Any]]:
     return [row for row in rows if row["points"]]
 
 
-def speed_json(found: SpeedEstimate | None) -> dict[str, Any] | None:
-    """Return the prediction as ``plan --json`` has it."""
-    if found is None:
-        return None
-    complete = to_json(found)
-    names = ("load", "ttft_seconds", "tpot_seconds", "throughput", "limited_by")
-    return {**{name: complete[name] for name in names}, "near": found.outcome.evidence.near}
-
-
-def summary(found: SpeedEstimate) -> str:
-    """Return the prediction in one line, as ``plan`` shows it."""
-    made = found.outcome
-    evidence = _nearness(made.evidence)
-    if made.evidence.learned:
-        evidence = text("estimate.learned", version=made.evidence.learned)
-    return text(
-        "estimate.line",
-        sequences=f"{made.inside:.0f}",
-        input=_lengths(made.load.input_range),
-        output=_lengths(made.load.output_range),
-        throughput=_range(made.throughput),
-        ttft=_range(made.time(made.ttft), 1000),
-        tpot=_range(made.time(made.tpot), 1000),
-        evidence=evidence,
-    )
-
-
-def _lengths(found: tuple[int, int]) -> str:
-    low, high = found
-    return str(low) if low == high else f"{low}-{high}"
-
-
-def _range(band: Band, factor: float = 1.0) -> str:
-    low, expected, high = (
-        _number(value * factor) for value in (band.low, band.expected, band.high)
-    )
-    return f"{expected} ({low} - {high})"
-
-
-def _number(value: float) -> str:
-    if value >= 100:
-        return f"{value:,.0f}"
-    return f"{value:.3g}"
-
-
 def show(found: SpeedEstimate, options: LaunchOptions, *, complete: bool) -> None:
     """Print the speed, the next command and the latencies.
 
@@ -281,13 +210,7 @@ def basis(evidence: Evidence) -> str:
     if evidence.word == "assumed":
         return _fit_line(evidence)
     (nearest, *_) = _with_predicted(evidence)
-    return text("estimate.based", evidence=_nearness(evidence), figure=_figure_line(*nearest))
-
-
-def _nearness(evidence: Evidence) -> str:
-    if not evidence.near:
-        return text("estimate.far")
-    return text("estimate.near", typical=f"{100 * (evidence.typical - 1):.0f}")
+    return text("estimate.based", evidence=nearness(evidence), figure=_figure_line(*nearest))
 
 
 def _answer(made: Outcome) -> str:
@@ -295,9 +218,9 @@ def _answer(made: Outcome) -> str:
         return text("estimate.saturated", rate=f"{made.full:.3g}")
     return text(
         "estimate.answer",
-        throughput=_number(made.throughput.expected),
-        ttft=_number(1000 * made.time(made.ttft).expected),
-        tpot=_number(1000 * made.time(made.tpot).expected),
+        throughput=number(made.throughput.expected),
+        ttft=number(1000 * made.time(made.ttft).expected),
+        tpot=number(1000 * made.time(made.tpot).expected),
     )
 
 
@@ -315,9 +238,9 @@ def _load_lines(found: SpeedEstimate) -> list[str]:
             engine=found.engine or text("estimate.static"),
         ),
         text(
-            f"estimate.load_{_load_json(load)['kind']}",
-            input=_lengths(load.input_range),
-            output=_lengths(load.output_range),
+            f"estimate.load_{load_json(load)['kind']}",
+            input=lengths(load.input_range),
+            output=lengths(load.output_range),
             sequences=load.batch or load.clients or made.setup.limits.max_num_seqs,
             rate=f"{load.rate:g}",
         ),
@@ -340,7 +263,7 @@ def _measures(made: Outcome) -> list[list[str]]:
 
 
 def _row(name: str, band: Band, factor: float = 1.0) -> list[str]:
-    values = [_number(value * factor) for value in (band.low, band.expected, band.high)]
+    values = [number(value * factor) for value in (band.low, band.expected, band.high)]
     return [text(f"estimate.row_{name}"), *values]
 
 
@@ -397,7 +320,7 @@ def _figure_line(one: Neighbour, predicted: float) -> str:
     return text(
         "estimate.point",
         load=figure.title,
-        value=f"{_number(factor * figure.value)} {unit}",
-        predicted=_number(factor * predicted),
+        value=f"{number(factor * figure.value)} {unit}",
+        predicted=number(factor * predicted),
         error=f"{100 * (predicted / figure.value - 1):+.0f}",
     )

@@ -33,7 +33,7 @@ def _predicted(plan: Plan) -> str | None:
 
     `bench` predicts the load that it sends. Return None for an engine without cards.
     """
-    from gaudi_launch.cli.views.estimate import summary
+    from gaudi_launch.cli.views.speed import summary
     from gaudi_launch.core.launch.prediction import of_record
     from gaudi_launch.core.predict.load import from_ranges
 

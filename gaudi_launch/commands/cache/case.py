@@ -15,7 +15,7 @@ from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.optional import mapped
 from gaudi_launch.core.base.paths import cache_dir
 from gaudi_launch.core.buckets.bucket_list import Buckets
-from gaudi_launch.core.recipes import cache_root
+from gaudi_launch.core.recipes import cache_root, maintenance
 from gaudi_launch.core.recipes.key import parts_of, parts_of_host
 from gaudi_launch.core.recipes.size_limits import Doomed, parse_age, parse_size, to_prune
 
@@ -106,7 +106,7 @@ def listing(root: Path, machine: str | None) -> CacheListing:
 
 def indexed(root: Path, key: str) -> tuple[CacheEntry, Ledger]:
     """Return a key with its index. Raises LaunchError for a key without one."""
-    entry = cache_root.find(root, key)
+    entry = maintenance.find(root, key)
     if entry.ledger is None:
         raise LaunchError("cache.no_ledger", ExitCode.FAILED, key=entry.key, why=entry.trouble)
     return entry, entry.ledger
@@ -115,9 +115,9 @@ def indexed(root: Path, key: str) -> tuple[CacheEntry, Ledger]:
 def verify(root: Path, key: str | None, *, quick: bool) -> list[KeyVerdict]:
     """Compare one key or all with their indexes."""
     chosen: Sequence[CacheEntry] = (
-        [cache_root.find(root, key)] if key else cache_root.entries(root, sizes=False)
+        [maintenance.find(root, key)] if key else cache_root.entries(root, sizes=False)
     )
-    return [KeyVerdict(entry, cache_root.check(root, entry, quick=quick)) for entry in chosen]
+    return [KeyVerdict(entry, maintenance.check(root, entry, quick=quick)) for entry in chosen]
 
 
 def prune(root: Path, max_size: str | None, older: str | None, *, remove: bool) -> PruneResult:
@@ -136,9 +136,9 @@ def prune(root: Path, max_size: str | None, older: str | None, *, remove: bool) 
     removed = []
     if remove:
         for each in doomed:
-            cache_root.remove(root, each.entry)
+            maintenance.remove(root, each.entry)
             removed.append(each.entry.key)
-        cache_root.sweep(root)
+        maintenance.sweep(root)
     return PruneResult(root, tuple(doomed), tuple(removed))
 
 
@@ -146,7 +146,7 @@ def sync_command(root: Path, key: str, target: str) -> list[str]:
     """Return the command that copies a key to another machine."""
     from gaudi_launch.core.recipes import ship
 
-    return ship.sync_command(root, cache_root.find(root, key), target)
+    return ship.sync_command(root, maintenance.find(root, key), target)
 
 
 def sync(words: Sequence[str]) -> None:
@@ -173,4 +173,4 @@ def adopt(options: LaunchOptions) -> tuple[Path, Ledger]:
 
     root = root_of(Path(options.cache_dir) if options.cache_dir else None)
     prepared = prepare(options)
-    return root, cache_root.adopt(root, parts_of(prepared.plan(), prepared.host), Buckets([], []))
+    return root, maintenance.adopt(root, parts_of(prepared.plan(), prepared.host), Buckets([], []))

@@ -85,10 +85,10 @@ def export(key: str, file: Path, cache: Path | None = CACHE, as_json: bool = JSO
     """Write one key to FILE.tar.zst, to import on another machine."""
     from gaudi_launch.commands.cache.case import root_of
     from gaudi_launch.commands.cache.view import show_exported
-    from gaudi_launch.core.recipes import cache_root, ship
+    from gaudi_launch.core.recipes import maintenance, ship
 
     root = root_of(cache)
-    entry = cache_root.find(root, key)
+    entry = maintenance.find(root, key)
     files, total = ship.export(root, entry, file)
     show_exported(entry.key, file, files, total, as_json)
 

@@ -26,7 +26,8 @@ from gaudi_launch.core.doctor.findings import (
 )
 from gaudi_launch.core.doctor.weights import read_weights
 from gaudi_launch.core.engines.detect import engine_facts
-from gaudi_launch.core.engines.registry import detect_engine, find, made_by_steps
+from gaudi_launch.core.engines.registry import detect_engine, find
+from gaudi_launch.core.engines.setups import made_by_steps
 from gaudi_launch.core.host import hl_smi, host_config, snapshot
 from gaudi_launch.core.host.files import FolderFiles
 from gaudi_launch.core.host.host_config import load_config

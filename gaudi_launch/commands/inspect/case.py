@@ -12,7 +12,7 @@ from gaudi_launch.commands.inspect.support import SupportRow, support
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.engines import detect as detection
 from gaudi_launch.core.engines.install.demo import demo_dir
-from gaudi_launch.core.engines.support import versions
+from gaudi_launch.core.engines.known_versions import versions
 from gaudi_launch.core.host.accelerators import accelerators
 from gaudi_launch.core.models.model import Model
 from gaudi_launch.core.models.sizing import kv_bytes_per_token

@@ -13,8 +13,9 @@ from gaudi_launch.core.engines import registry
 from gaudi_launch.core.engines.conditions import Condition, Launched, concerning, features_of
 from gaudi_launch.core.engines.detect import Detect, Installed
 from gaudi_launch.core.engines.engine_version import Version
-from gaudi_launch.core.engines.registry import detect_engine, image_versions
-from gaudi_launch.core.engines.support import matching, unknown_version, versions
+from gaudi_launch.core.engines.known_versions import matching, unknown_version, versions
+from gaudi_launch.core.engines.needed_release import image_versions
+from gaudi_launch.core.engines.registry import detect_engine
 from gaudi_launch.core.host.accelerators import Accelerator
 from gaudi_launch.core.host.hardware import Card, Host
 from gaudi_launch.core.models.model import Model

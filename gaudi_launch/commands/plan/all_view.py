@@ -10,8 +10,8 @@ from rich.text import Text
 
 from gaudi_launch.cli.console import beside, console, labelled
 from gaudi_launch.cli.short_page import ShortPage
-from gaudi_launch.cli.views.estimate import summary
 from gaudi_launch.cli.views.memory_bar import memory_words
+from gaudi_launch.cli.views.speed import summary
 from gaudi_launch.commands.plan.view import engine_line, first_lines, model_line
 from gaudi_launch.core.base.durations import span
 from gaudi_launch.core.base.messages import text

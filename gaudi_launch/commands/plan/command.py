@@ -39,7 +39,7 @@ def plan(
     """
 
     from gaudi_launch.cli.console import emit_json
-    from gaudi_launch.cli.views.estimate import speed_json
+    from gaudi_launch.cli.views.speed import speed_json
     from gaudi_launch.core.launch import route, saved_plan
     from gaudi_launch.core.launch.prediction import of_plan
 

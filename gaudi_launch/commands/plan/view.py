@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 from gaudi_launch.cli.console import LABEL_WIDTH, can_show, console, labelled
 from gaudi_launch.cli.short_page import ShortPage, command_line, first_sentence, next_line
-from gaudi_launch.cli.views.estimate import summary
 from gaudi_launch.cli.views.memory_bar import PARTS, bar, legend
+from gaudi_launch.cli.views.speed import summary
 from gaudi_launch.core.base.durations import span
 from gaudi_launch.core.base.messages import text
 

@@ -13,7 +13,7 @@ from gaudi_launch.commands.render.case import (
     SeveralToRender,
 )
 from gaudi_launch.core.base.messages import text
-from gaudi_launch.core.engines.registry import setup_image
+from gaudi_launch.core.engines.setups import setup_image
 from gaudi_launch.core.render import compose, docker, quadlet, script, systemd
 from gaudi_launch.core.render.gateway import GATEWAY_FOLDER
 from gaudi_launch.core.render.text import check_words, heading

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.core.buckets.engine_booleans import boolean, is_true
 from gaudi_launch.core.buckets.ladders import broken
 
 Env = Mapping[str, str]
@@ -81,19 +82,6 @@ def exported(environment: Env) -> dict[str, str]:
     The engine inherits them, whether a plan names them or not.
     """
     return {name: value for name, value in environment.items() if value and _READ.match(name)}
-
-
-def is_true(text: str) -> bool:
-    """Return the parser of 1.21 and deepseek_r1: only ``true``, in any case.
-
-    ``1`` is false.
-    """
-    return text.lower() == "true"
-
-
-def boolean(text: str) -> bool:
-    """Return the parser of 1.22 and vllm-gaudi (extension ``config.py``)."""
-    return text.lower() in ("true", "t", "1", "yes", "y", "on")
 
 
 def flag(env: Env, name: str, default: bool) -> bool:

@@ -13,7 +13,8 @@ from gaudi_launch.core.buckets.algorithms import (
     fixed_lengths,
     plain_grid,
 )
-from gaudi_launch.core.buckets.engine_env import Arguments, Env, boolean, is_true
+from gaudi_launch.core.buckets.engine_booleans import boolean, is_true
+from gaudi_launch.core.buckets.engine_env import Arguments, Env
 from gaudi_launch.core.buckets.engine_model import EngineModel
 from gaudi_launch.core.buckets.ladder_rules import LadderRules, split_name
 from gaudi_launch.core.buckets.script_ranges import RangesOf, from_requests, to_model_length

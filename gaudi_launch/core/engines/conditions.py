@@ -6,29 +6,21 @@ The rows are those of profiles/engines/changes/conditions.yaml, which explains i
 from __future__ import annotations
 
 import logging
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from gaudi_launch.core.base import paths
-from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.json_values import mapping
 from gaudi_launch.core.base.messages import Message, message
 from gaudi_launch.core.base.reader import read_json
-from gaudi_launch.core.engines.support import has_linear_attention, version_numbers
-from gaudi_launch.core.engines.user_options import json_keys, option_faults, unread_variables
-from gaudi_launch.core.host.accelerators import product_of
-from gaudi_launch.core.models.cached_layers import cached_layers
+from gaudi_launch.core.base.yaml_reader import shipped
+from gaudi_launch.core.engines.engine_version import version_numbers
+from gaudi_launch.core.models.cached_layers import cached_layers, has_linear_attention
 from gaudi_launch.core.models.model import Model
-from gaudi_launch.core.planning.engine import Context, Proposal
-from gaudi_launch.core.planning.passthrough import with_user_args
-from gaudi_launch.core.planning.plan import EngineIdentity, Setting
-from gaudi_launch.core.planning.profiles import read_document
-from gaudi_launch.core.planning.request import Request
+from gaudi_launch.core.planning.engine_argument import json_keys
 
 _log = logging.getLogger(__name__)
 # vllm-project/vllm-gaudi#1749: a plane of the mask with 2 bytes for each pair of tokens
@@ -110,9 +102,8 @@ class Condition:
 @cache
 def conditions() -> tuple[Condition, ...]:
     """Return every row of the table, as its source had it on the date stated."""
-    path = paths.profiles_dir() / "engines" / "changes" / "conditions.yaml"
     found = []
-    for row in read_document(path)["conditions"]:
+    for row in shipped("engines", "changes", "conditions.yaml")["conditions"]:
         lists: dict[str, Any] = {name: tuple(row.get(name, ())) for name in ("when", "versions")}
         found.append(Condition(**{**row, **lists}))
     return tuple(found)
@@ -214,66 +205,3 @@ def features_of(label: str) -> tuple[Condition, ...]:
     answers = {name: Condition("unknown", "", (), feature=name) for name in names}
     answers.update((each.feature, each) for each in rows if each.has(label))
     return tuple(answers.values())
-
-
-def check_request(
-    identity: EngineIdentity, request: Request, model: Model, release: EngineIdentity | None = None
-) -> tuple[Message, ...]:
-    """Return the warnings about the user's options, variables and features.
-
-    ``release`` has the features, where it is not the engine that reads the options. Raises
-    LaunchError (USAGE) for an option that this version ends with, unless forced.
-    """
-    label = (release or identity).exact
-    args, forced = request.args, request.force
-    warnings: list[Message] = []
-    for fault in option_faults(args, identity):
-        if fault.certain and not forced:
-            why = fault.sentence.render()
-            raise LaunchError("options.refused", ExitCode.USAGE, option=fault.option, why=why)
-        warnings.append(fault.sentence)
-    options = {each.name: args.last(each.name) or "" for each in args.every if args.has(each.name)}
-    exported = {name: value for name, value in request.environment.items() if value}
-    by_option = Launched(model, settings=options)
-    asked = Launched(model, settings={**exported, **options})
-    for row in [each for each in concerning(label, asked) if each.feature]:
-        answer = row.answer(label)
-        words = row.when[0]
-        if row.status == "no" and by_option.holds(words) and not forced:
-            option = next(each for each in words.split("|") if by_option.holds(each))
-            name = re.split("[.=]", option)[0]
-            raise LaunchError("features.refused", ExitCode.USAGE, option=name, why=answer.render())
-        warnings.append(answer)
-        exported.pop(words, None)
-    return (*warnings, *unread_variables(exported, identity))
-
-
-def values_of(settings: Iterable[Setting]) -> dict[str, str]:
-    """Return the values of what is sent, by name."""
-    return {each.name: each.value or "" for each in settings if each.sent}
-
-
-def settled(identity: EngineIdentity, context: Context, proposed: Sequence[Setting]) -> Proposal:
-    """Return the proposed settings as the conditions change them, and the warnings.
-
-    What the user gave or exported stays, with a warning.
-    """
-    given = with_user_args(proposed, context.request.args)
-    sent = {**context.request.environment, **values_of(given)}
-    launched = Launched(context.model, product_of(context.host), sent, identity.facts)
-    users = {each.name for each in given if each.source in ("flag", "environment")}
-    warnings = []
-    for each in concerning(identity.exact, launched):
-        if each.feature:
-            continue
-        if not each.setting or users & each.setting.keys():
-            warnings.append(each.sentence)
-            continue
-        proposed = [setting for setting in proposed if setting.name not in each.setting]
-        for name, value in each.setting.items():
-            if value is None:
-                warnings.append(each.left_off(name))
-                continue
-            kind: Literal["option", "env"] = "option" if name.startswith("-") else "env"
-            proposed.append(Setting(name, value, kind, "computed", each.sentence, each.thread))
-    return Proposal(proposed, tuple(warnings))

@@ -12,7 +12,7 @@ from typing import TypeAlias
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.engines.base import base_name
 from gaudi_launch.core.host.hardware import Host
-from gaudi_launch.core.planning.container import Container, Mount
+from gaudi_launch.core.planning.container import PODMAN, Container, Mount
 
 # docs: Docker Installation;
 # huggingface/text-generation-inference@db931fcf:docs/source/backends/gaudi.mdx
@@ -20,9 +20,7 @@ RUNTIME = "habana"
 GAUDI_WORDS = (f"--runtime={RUNTIME}", "--cap-add=sys_nice", "--ipc=host")
 # podman knows no runtime by the name habana unless containers.conf names it, and takes a path
 # (podman(1), --runtime)
-PODMAN = "podman"
 PODMAN_RUNTIME = "/usr/bin/habana-container-runtime"
-PROGRAMS = ("docker", PODMAN)
 # shared memory of an engine without the host's: the CPU engine needs 160 MiB to serve the demo
 # model (tried), and docker's default is 64 MiB; this is a limit, not a reservation
 SHM_SIZE = "2g"

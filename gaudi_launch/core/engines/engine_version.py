@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,8 +10,10 @@ from typing import Any
 
 from gaudi_launch.core.base import paths
 from gaudi_launch.core.base.messages import Message, message
-from gaudi_launch.core.engines.facts.registry import REGISTRY
 from gaudi_launch.core.models.model import Model
+
+# the file of vLLM with its classes of models
+REGISTRY = "vllm/model_executor/models/registry.py"
 
 
 @dataclass(frozen=True)
@@ -116,3 +119,8 @@ class Version:
         if self.upstream:
             return f"{self.repository}@{self.commit} with vLLM {self.upstream}: {REGISTRY}"
         return f"{self.repository}@{self.commit}: {REGISTRY}"
+
+
+def version_numbers(version: str) -> tuple[int, ...]:
+    """Return the numbers of a version, to compare releases by."""
+    return tuple(int(part) for part in re.findall(r"\d+", version))

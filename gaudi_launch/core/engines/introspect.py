@@ -21,7 +21,6 @@ from gaudi_launch.core.base import interrupt
 from gaudi_launch.core.base.messages import Message, message, text
 from gaudi_launch.core.base.reader import parse_json
 from gaudi_launch.core.buckets.bucket_list import Bucket, BucketError, Buckets
-from gaudi_launch.core.buckets.engine_buckets import engine_buckets
 from gaudi_launch.core.planning.engine import BucketQuestion
 
 _log = logging.getLogger(__name__)
@@ -56,10 +55,10 @@ def ask_engine(
 ) -> tuple[str, Buckets] | None:
     """Return the algorithm and list that this installed package makes of ``env`` and ``args``.
 
-    The algorithm is one of `engine_buckets` (``linear-limit`` has the padding limit), as ``args``
-    are. None for an engine that is absent, slow or broken; the log has the reason. Our variables
-    that engines read are not passed on; ``env`` is all it gets. Raises BucketError where it reports
-    that it cannot start with this configuration.
+    The algorithm is one of `core.buckets.engine_buckets` (``linear-limit`` has the padding limit),
+    as ``args`` are. None for an engine that is absent, slow or broken; the log has the reason. Our
+    variables that engines read are not passed on; ``env`` is all it gets. Raises BucketError where
+    it reports that it cannot start with this configuration.
     """
     complete = {"max_num_prefill_seqs": args.get("max_num_seqs"), **args}
     case = {"env": {name: str(value) for name, value in env.items()}, "args": complete}
@@ -109,7 +108,7 @@ def _difference(asked: BucketQuestion, theirs: Buckets) -> Message | None:
     """Return the sentence for a list that is not that of our arithmetic."""
     ours = 0
     with contextlib.suppress(BucketError):
-        mine = engine_buckets(asked.family, asked.algorithm, asked.environment, asked.arguments)
+        mine = asked.ours()
         if mine == theirs:
             return None
         ours = mine.graphs

@@ -1,11 +1,14 @@
-"""The release that the name of an engine means, with any version."""
+"""The releases that the name of an engine means, with any version."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
-from gaudi_launch.core.engines.registry import INSTALLATIONS, find
+from gaudi_launch.core.base.members import member
+from gaudi_launch.core.engines.engine_version import Version
+from gaudi_launch.core.engines.known_versions import versions
+from gaudi_launch.core.engines.registry import ENGINES, INSTALLATIONS, entry, find
 from gaudi_launch.core.engines.releases import (
     Release,
     check_installable,
@@ -55,3 +58,26 @@ def _of_image(engine: str) -> Release | None:
     if not image:
         return None
     return replace(found, engine=engine, version=version, images=(image,))
+
+
+def releases_of(name: str) -> tuple[str, ...]:
+    """Return the known releases of an engine, the newest first.
+
+    By their names for --engine; empty for an engine that does not take any version.
+    """
+    found = entry(name)
+    if not found.any_version or found.in_container:
+        return ()
+    family = name.partition("@")[0]
+    known = [each for each in versions() if each.engine == family and each.version != "main"]
+    return tuple(each.label for each in reversed(known))
+
+
+def image_versions() -> tuple[Version, ...]:
+    """Return the versions of engines that come as images, the oldest first."""
+    functions = (
+        member(f"gaudi_launch.{each.image_versions}")
+        for each in ENGINES.values()
+        if each.image_versions
+    )
+    return tuple(version for function in functions for version in function())

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from gaudi_launch.core.base.messages import message
-from gaudi_launch.core.engines.support import version_numbers
+from gaudi_launch.core.engines.engine_version import version_numbers
 from gaudi_launch.core.models.model import Model
 from gaudi_launch.core.models.weights import parser_tokens
 from gaudi_launch.core.planning import profiles

@@ -10,28 +10,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.members import ForeignMember, foreign, member
 from gaudi_launch.core.engines import detect as detection
 from gaudi_launch.core.engines.detect import Detect, Installed
-from gaudi_launch.core.engines.engine_version import Version
-from gaudi_launch.core.engines.install.switch import names_in_force
-from gaudi_launch.core.engines.support import versions
+from gaudi_launch.core.engines.install.contract import Installation
+from gaudi_launch.core.engines.install.switch import name_of, names_in_force
 from gaudi_launch.core.host.accelerators import product_of
 from gaudi_launch.core.host.hardware import Host
 from gaudi_launch.core.models.model import Model
 from gaudi_launch.core.planning import profiles
 from gaudi_launch.core.planning.engine import Engine
 from gaudi_launch.core.planning.request import Request
-
-if TYPE_CHECKING:
-    from gaudi_launch.core.engines.install.installation import (
-        ImageRecipe,
-        Installation,
-        StepInstallation,
-    )
 
 # what a plan is for where no engine is installed and the model needs no other:
 # HabanaAI/vllm-fork@95af7009, the server's own message of its end, names the plugin as the fork's
@@ -115,7 +107,8 @@ INSTALLATIONS = {
     "ray": "extensions.ray.install:RAY",
     "gateway": "extensions.stack.gateway.program:GATEWAY",
 }
-
+# what `setup` makes for every other engine
+_ENVIRONMENT = "core.engines.install.environment:EngineEnvironment"
 
 ENGINES: dict[str, Entry] = {
     "vllm-fork@1.21": Entry(_made_by("extensions.vllm_fork.release_1_21:Fork121.create")),
@@ -185,19 +178,6 @@ def names_with_cards() -> tuple[str, ...]:
     return tuple(name for name, entry in ENGINES.items() if not entry.anywhere)
 
 
-def releases_of(name: str) -> tuple[str, ...]:
-    """Return the known releases of an engine, the newest first.
-
-    By their names for --engine; empty for an engine that does not take any version.
-    """
-    found = entry(name)
-    if not found.any_version or found.in_container:
-        return ()
-    family = name.partition("@")[0]
-    known = [each for each in versions() if each.engine == family and each.version != "main"]
-    return tuple(each.label for each in reversed(known))
-
-
 def takes_cards(name: str) -> bool:
     """Return True for an engine that uses cards and contains no other engine.
 
@@ -240,12 +220,6 @@ def entry(name: str) -> Entry:
     return _foreign(others[name]) if name in others else _UNKNOWN
 
 
-def image_versions() -> tuple[Version, ...]:
-    """Return the versions of engines that come as images, the oldest first."""
-    functions = (_member(each.image_versions) for each in ENGINES.values() if each.image_versions)
-    return tuple(version for function in functions for version in function())
-
-
 def is_ray(name: str) -> bool:
     """Return True for an engine around another one, whichever that is."""
     return entry(name.partition(":")[0]).wrap is not None
@@ -263,26 +237,6 @@ def setup_name(word: str) -> str:
     return next(made, ALIASES.get(word, word))
 
 
-def image_recipe(name: str) -> ImageRecipe | None:
-    """Return the recipe of the image that ``setup NAME --in docker`` builds.
-
-    Return None for an engine with a profile, which names its images.
-    """
-    built = entry(name).built
-    if not built:
-        return None
-    recipe: ImageRecipe = _member(built)
-    return recipe
-
-
-def setup_image(name: str) -> str | None:
-    """Return the name of the image of `image_recipe`."""
-    recipe = image_recipe(name)
-    if recipe is None:
-        return None
-    return recipe.image
-
-
 def setup_names() -> tuple[str, ...]:
     """Return the values of ``setup`` for engines without cards."""
     return tuple(dict.fromkeys(each.installation for each in ENGINES.values() if each.installation))
@@ -293,18 +247,13 @@ def is_made_by_steps(name: str) -> bool:
     return (entry(name).installation or name) in INSTALLATIONS
 
 
-def made_by_steps(name: str) -> StepInstallation:
-    """Return an entry of `INSTALLATIONS`, or that of an engine, imported now."""
-    made: StepInstallation = _member(INSTALLATIONS[entry(name).installation or name])
-    return made
-
-
 def installation(name: str) -> Installation:
     """Return the installation of this name, or the environment of this engine."""
-    # it reads the profiles of engines, which most commands do not need
-    from gaudi_launch.core.engines.install.environment import EngineEnvironment
-
-    return made_by_steps(name) if is_made_by_steps(name) else EngineEnvironment(name)
+    if is_made_by_steps(name):
+        found: Installation = _member(INSTALLATIONS[entry(name).installation or name])
+        return found
+    made: Installation = _member(_ENVIRONMENT)(name)
+    return made
 
 
 def interpreter_of(name: str, installed: Installed | None) -> str | None:
@@ -353,9 +302,6 @@ def _made_by_setup(first: Callable[[], str]) -> list[str]:
     names = sorted({*names_in_force()} - INSTALLATIONS.keys())
     if not names:
         return []
-    # it reads the profiles of engines, which most commands do not need
-    from gaudi_launch.core.engines.install.environment import name_of
-
     if len(names) > 1:
         wanted = (name_of(first()), DEFAULT)
         names.sort(key=lambda name: (*wanted, name).index(name))

@@ -11,15 +11,14 @@ from difflib import get_close_matches
 from functools import cache
 
 from gaudi_launch.core.base import paths
-from gaudi_launch.core.base.json_values import mapping
 from gaudi_launch.core.base.messages import Message, message
 from gaudi_launch.core.base.optional import mapped, value_or
-from gaudi_launch.core.base.reader import parse_json, read_json
+from gaudi_launch.core.base.reader import read_json
 from gaudi_launch.core.engines.engine_version import Version
-from gaudi_launch.core.engines.support import newest_or_none, version_of, versions
+from gaudi_launch.core.engines.known_versions import newest_or_none, version_of, versions
 from gaudi_launch.core.engines.version_facts import NameFacts, VersionNames, names_of, renames
 from gaudi_launch.core.planning.engine_args import EngineArgs
-from gaudi_launch.core.planning.engine_argument import Argument
+from gaudi_launch.core.planning.engine_argument import Argument, json_keys
 from gaudi_launch.core.planning.option_table import (
     UPSTREAM,
     UPSTREAM_VERSION,
@@ -170,15 +169,6 @@ def _values(argument: Argument, args: EngineArgs) -> Iterator[tuple[str, str]]:
     yield from keys.items()
     if not keys:
         yield from (("", value) for value in argument.values)
-
-
-def json_keys(text: str | None) -> Mapping[str, str]:
-    """Return the texts of a JSON object by key; empty for any other value."""
-    try:
-        document = parse_json(text or "")
-    except ValueError:
-        return {}
-    return {key: each for key, each in mapping(document).items() if isinstance(each, str)}
 
 
 def keyword_words(keywords: Mapping[str, object]) -> tuple[str, ...]:

@@ -8,10 +8,9 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
-from gaudi_launch.core.base import paths
 from gaudi_launch.core.base.reader import read_json
+from gaudi_launch.core.base.yaml_reader import shipped
 from gaudi_launch.core.engines.engine_version import Version
-from gaudi_launch.core.planning.profiles import read_document
 
 # variables that upstream vLLM reads for every hardware are in this file
 _UPSTREAM = "vllm/envs.py"
@@ -133,7 +132,7 @@ class Renamed:
 @cache
 def renames() -> Mapping[str, Renamed]:
     """Return the known replacements by the old name."""
-    rows = read_document(paths.profiles_dir() / "engines" / "changes" / "renames.yaml")["renames"]
+    rows = shipped("engines", "changes", "renames.yaml")["renames"]
     return {
         str(row["name"]): Renamed(str(row["name"]), str(row["instead"]), str(row["source"]))
         for row in rows

@@ -98,7 +98,7 @@ def installed_for(
     elsewhere = registry.is_ray(name) and not here
     outer = name.partition(":")[0]
     if request.python is None and registry.is_made_by_steps(outer) and not elsewhere:
-        return registry.made_by_steps(outer).detected(name)
+        return registry.installation(outer).detected(name)
     if here or request.python is not None or name == "auto":
         return registry.detect_engine(request.python, name, first, detect)
     return None

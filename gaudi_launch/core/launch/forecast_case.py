@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from dataclasses import dataclass
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.messages import Message, message
 from gaudi_launch.core.engines.upstream_tasks import CHAT, task_of
-from gaudi_launch.core.host.accelerators import Accelerator, accelerators, identify, product_of
+from gaudi_launch.core.host.accelerators import Accelerator, accelerators, identify
 from gaudi_launch.core.host.hardware import Host
 from gaudi_launch.core.host.machine import named
 from gaudi_launch.core.host.simulated import server_of
-from gaudi_launch.core.launch.machine import load
+from gaudi_launch.core.launch.machine import load, own_accelerator
 from gaudi_launch.core.models.model import Model
 from gaudi_launch.core.models.sizing import WEIGHT_BYTES
 from gaudi_launch.core.planning.engine import Engine
@@ -21,9 +20,6 @@ from gaudi_launch.core.planning.known_model import known_model
 from gaudi_launch.core.planning.launch_options import SHORT_DTYPES, LaunchOptions
 from gaudi_launch.core.planning.model_name import check_sizes
 
-_log = logging.getLogger(__name__)
-
-_DEFAULT_PRODUCT = "gaudi2"
 _NO_NOTES: tuple[Message, ...] = ()
 
 
@@ -81,15 +77,6 @@ def find_product(text: str) -> Accelerator | None:
     Return None for another name.
     """
     return accelerators().get(text.lower() or own_accelerator()) or identify(text)
-
-
-def own_accelerator() -> str:
-    """Return the product in this machine, gaudi2 without cards."""
-    try:
-        return product_of(load()) or _DEFAULT_PRODUCT
-    except LaunchError as error:
-        _log.debug("this machine has no known product: %s", error)
-        return _DEFAULT_PRODUCT
 
 
 def read_dtype(given: str) -> str:

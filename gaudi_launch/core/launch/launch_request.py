@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
@@ -130,16 +130,3 @@ def _demo_request(request: Request, *, in_image: bool) -> Request:
     path = str(folder) if folder.is_dir() else "demo"
     engine = registry.demo_engine(request.engine)
     return replace(request, model=path, engine=engine, served_name=request.served_name or "demo")
-
-
-def set_up_demo(engine: str | None, say: Callable[[str], None]) -> None:
-    """Install the demo model and its engine. Raises LaunchError."""
-    embedded = registry.made_by_steps(registry.demo_engine("auto"))
-    embedded.check_launch()
-    outer = (engine or "auto").partition(":")[0]
-    if registry.is_ray(outer):
-        around = registry.made_by_steps(outer)
-        if not around.is_ready():
-            around.setup(say)
-    if embedded.missing(demo=True):
-        embedded.setup(say)

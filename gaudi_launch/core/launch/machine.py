@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from functools import cached_property
 
+from gaudi_launch.core.base.errors import LaunchError
 from gaudi_launch.core.base.steps import step
 from gaudi_launch.core.host import machine as host_machine
 from gaudi_launch.core.host.accelerators import product_of
 from gaudi_launch.core.host.hardware import Host
+
+_log = logging.getLogger(__name__)
+
+_DEFAULT_PRODUCT = "gaudi2"
 
 
 @dataclass(frozen=True)
@@ -45,3 +51,12 @@ def load(machine: str | None = None) -> Host:
     """
     with step("screen.step_machine"):
         return host_machine.load(machine)
+
+
+def own_accelerator() -> str:
+    """Return the product in this machine, gaudi2 without cards."""
+    try:
+        return product_of(load()) or _DEFAULT_PRODUCT
+    except LaunchError as error:
+        _log.debug("this machine has no known product: %s", error)
+        return _DEFAULT_PRODUCT

@@ -14,7 +14,7 @@ from gaudi_launch.core.base.optional import mapped
 from gaudi_launch.core.engines import registry
 from gaudi_launch.core.host.accelerators import Accelerator, accelerator_of, accelerators
 from gaudi_launch.core.host.files import natural_number
-from gaudi_launch.core.launch.forecast_case import own_accelerator
+from gaudi_launch.core.launch.machine import own_accelerator
 from gaudi_launch.core.launch.prepared import Prepared
 from gaudi_launch.core.models.model import Model
 from gaudi_launch.core.models.sizing import WEIGHT_BYTES

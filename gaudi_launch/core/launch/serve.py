@@ -16,10 +16,9 @@ from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.messages import text
 from gaudi_launch.core.base.paths import machine_root
 from gaudi_launch.core.doctor.runner import stop_on_failures
-from gaudi_launch.core.engines.docker_command import PROGRAMS
-from gaudi_launch.core.engines.registry import entry, setup_image
+from gaudi_launch.core.engines.registry import entry
 from gaudi_launch.core.engines.releases import release_of
-from gaudi_launch.core.launch.launch_request import set_up_demo
+from gaudi_launch.core.engines.setups import set_up_demo, setup_image
 from gaudi_launch.core.launch.machine import load
 from gaudi_launch.core.launch.model_needs import clear_old_scales
 from gaudi_launch.core.launch.model_setup import bring
@@ -29,14 +28,14 @@ from gaudi_launch.core.launch.route import Reserved, launch
 from gaudi_launch.core.launch.saved_plan import merged, on_this_machine
 from gaudi_launch.core.launch.service import Service
 from gaudi_launch.core.launch.todo import CheckedPlan
-from gaudi_launch.core.planning.container import Container
+from gaudi_launch.core.planning.container import PROGRAMS, Container
 from gaudi_launch.core.planning.exported import SECRETS
 from gaudi_launch.core.planning.launch_options import LaunchOptions
 from gaudi_launch.core.planning.parse import seconds
 from gaudi_launch.core.planning.plan import Plan
 from gaudi_launch.core.planning.planner import place
 from gaudi_launch.core.render.in_container import ContainerPlace, in_container
-from gaudi_launch.core.services import listener, preflight, service
+from gaudi_launch.core.services import open_ports, service
 from gaudi_launch.core.services.containers import (
     check_program,
     has_image,
@@ -45,7 +44,7 @@ from gaudi_launch.core.services.containers import (
 )
 from gaudi_launch.core.services.process import detach
 from gaudi_launch.core.services.process.supervise import LIMITS, EngineOutcome
-from gaudi_launch.core.services.state import registry, secret_file, store
+from gaudi_launch.core.services.state import registry, reservation, secret_file, service_name, store
 from gaudi_launch.core.services.state.job import ServiceJob, check_restart, job_of
 from gaudi_launch.core.services.state.orphans import orphans
 from gaudi_launch.core.services.state.reservation import claim
@@ -72,7 +71,7 @@ def start(options: LaunchOptions, how: ServeMode, reporter: Reporter) -> Service
     engine's default. Raises LaunchError.
     """
     if how.name is not None:
-        store.check_name(how.name)
+        service_name.check_name(how.name)
     options = on_this_machine(options)
     given = merged(options)
     how = _named(how, given)
@@ -107,7 +106,7 @@ def _earlier_port(name: str | None) -> int | None:
         return None
     if earlier.alive:
         raise LaunchError("services.name_taken", ExitCode.USAGE, name=earlier.name)
-    return listener.address(earlier.url)[1] if earlier.url else None
+    return open_ports.address(earlier.url)[1] if earlier.url else None
 
 
 def _at_a_free_port(options: LaunchOptions, how: ServeMode, reporter: Reporter) -> Service:
@@ -123,7 +122,8 @@ def _at_a_free_port(options: LaunchOptions, how: ServeMode, reporter: Reporter) 
             if error.id not in ("serve.port_taken", "services.port_reserved"):
                 raise
             port, free = error.text.values["port"], error.text.values["free"]
-            if how.name is None and registry.read(store.default_name(model, str(port))) is not None:
+            named = service_name.default_name(model, str(port))
+            if how.name is None and registry.read(named) is not None:
                 raise
             options = replace(options, port=int(free))
             reporter.say(text("serve.next_port", port=port, free=free))
@@ -199,8 +199,8 @@ class _Serving:
 
     def start(self, prepared: Prepared, made: Plan, held: tuple[int, ...]) -> Service:
         """Lock the name and start the engine."""
-        _host, port = listener.address(made.url)
-        name = self.how.name or store.default_name(prepared.model.name, str(port))
+        _host, port = open_ports.address(made.url)
+        name = self.how.name or service_name.default_name(prepared.model.name, str(port))
         if not self.how.no_doctor:
             stop_on_failures(prepared.findings(self.housed(prepared, made)))
         cached = prepared.cached(made)
@@ -217,7 +217,7 @@ class _Serving:
         )
         given = prepared.request.environment
         environment = {**os.environ, **{name: given[name] for name in SECRETS if name in given}}
-        with preflight.hold_port(made.url, name) as ports, registry.hold(name) as lock:
+        with reservation.hold_port(made.url, name) as ports, registry.hold(name) as lock:
             log = store.service_dir(name) / service.LOG
             secrets.write()
             if self.how.detach:

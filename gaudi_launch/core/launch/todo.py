@@ -140,7 +140,7 @@ def checked(prepared: Prepared, made: Plan) -> CheckedPlan:
     taken = None
     if prepared.machine is None or made.engine.simulated:
         # it finds the process that has the port, and a plan for another machine has none
-        from gaudi_launch.core.services.preflight import check_port
+        from gaudi_launch.core.services.addresses import check_port
 
         try:
             check_port(made.url)

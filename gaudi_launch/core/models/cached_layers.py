@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any, Literal
 
+from gaudi_launch.core.base.json_values import mapping
 from gaudi_launch.core.base.optional import value_or
 from gaudi_launch.core.models.config import text_part
 from gaudi_launch.core.models.model import Model
@@ -18,6 +19,8 @@ CacheKind = Literal["full", "sliding", "chunked", "latent", "state", "cross", "s
 _STATES = ("linear", "mamba", "conv")
 # HabanaAI/vllm-fork@17a7946f:vllm/config.py:568: gemma2 alternates without naming it in its config
 _ALTERNATING = {"gemma2": 2}
+# vllm-project/vllm 0.26.0:vllm/model_executor/models/qwen3_next.py, qwen3_5.py
+_GDN_CLASSES = ("Qwen3Next", "Qwen3_5")
 # transformers 5.19 Llama4TextConfig.no_rope_layers: every fourth layer attends to all tokens
 _LLAMA4_PERIOD = 4
 
@@ -102,3 +105,17 @@ def _number(document: Mapping[str, Any], name: str) -> int:
     if isinstance(value, int) and not isinstance(value, bool) and value > 0:
         return value
     return 0
+
+
+def has_linear_attention(model: Model) -> bool:
+    """Return True for a model with layers of linear attention (GDN).
+
+    Without config.json, the class decides.
+    """
+    if not model.config:
+        return (model.architecture or "").startswith(_GDN_CLASSES)
+    part = mapping(model.config.get("text_config")) or model.config
+    kinds = part.get("layer_types")
+    if isinstance(kinds, list) and "linear_attention" in kinds:
+        return True
+    return isinstance(part.get("linear_num_value_heads"), int)

@@ -15,6 +15,9 @@ IMAGE = re.compile(
 )
 
 
+# programs that run a container
+PODMAN = "podman"
+PROGRAMS = ("docker", PODMAN)
 # the folder of an image that keeps there what it fetches (huggingface/text-generation-inference,
 # Dockerfile_gaudi: HF_HOME)
 IMAGE_DATA = "/data"

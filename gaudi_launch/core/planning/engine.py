@@ -18,11 +18,10 @@ from gaudi_launch.core.models.sizing import MemoryRules
 from gaudi_launch.core.planning.calibration_rules import Calibration
 from gaudi_launch.core.planning.engine_args import NO_ARGS, EngineArgs
 from gaudi_launch.core.planning.option_table import OptionTable, option_table
-from gaudi_launch.core.planning.passthrough import parallel_sizes
 from gaudi_launch.core.planning.placement import Placement
 from gaudi_launch.core.planning.plan import Command, EngineIdentity, Plan, Setting
 from gaudi_launch.core.planning.request import Request
-from gaudi_launch.core.planning.requested_cards import choose_for
+from gaudi_launch.core.planning.requested_cards import choose_for, parallel_sizes
 from gaudi_launch.core.planning.support_answer import ModelSupport
 from gaudi_launch.core.predict.limits import CoverageQuestion
 
@@ -76,8 +75,9 @@ class Proposal:
 class BucketQuestion:
     """The inputs of an engine's bucket grid.
 
-    `core.buckets.engine_buckets` and `core.engines.introspect` take them. ``package``: the Python
-    package of the installed engine that makes its buckets.
+    ``package``: the Python package of the installed engine that makes its buckets, which
+    `core.engines.introspect` queries. ``ours`` makes the list by our arithmetic; it raises
+    BucketError.
     """
 
     family: str
@@ -85,6 +85,7 @@ class BucketQuestion:
     algorithm: str
     environment: Mapping[str, str]
     arguments: Mapping[str, Any]
+    ours: Callable[[], Buckets] = field(compare=False, repr=False)
 
 
 InstalledAnswer = Callable[[BucketQuestion], tuple[str, Buckets] | None]

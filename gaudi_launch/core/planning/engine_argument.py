@@ -10,11 +10,13 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
+from gaudi_launch.core.base.json_values import mapping
+from gaudi_launch.core.base.reader import parse_json
 from gaudi_launch.core.planning.option_table import GENERIC, UNKNOWN, EngineOption, OptionTable
 
 # argparse: arguments of this form are values, as long as no option has it
@@ -204,3 +206,12 @@ def last_value(words: Sequence[str], name: str) -> str:
     if not found:
         return ""
     return as_object(found) or found[-1].value
+
+
+def json_keys(text: str | None) -> Mapping[str, str]:
+    """Return the texts of a JSON object by key; empty for any other value."""
+    try:
+        document = parse_json(text or "")
+    except ValueError:
+        return {}
+    return {key: each for key, each in mapping(document).items() if isinstance(each, str)}

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.messages import Message, message
 from gaudi_launch.core.base.redact_values import is_secret_variable
-from gaudi_launch.core.buckets.engine_env import boolean, is_true
+from gaudi_launch.core.buckets.engine_booleans import boolean, is_true
 from gaudi_launch.core.planning.option_table import variable_table
 from gaudi_launch.core.planning.plan import Setting, variables_of
 from gaudi_launch.core.planning.profiles import engine_reads

@@ -21,26 +21,24 @@ from gaudi_launch.core.models.model import Model
 from gaudi_launch.core.planning.engine_args import EngineArgs
 from gaudi_launch.core.planning.launch_options import LaunchOptions
 from gaudi_launch.core.planning.option_table import option_table
-from gaudi_launch.core.planning.parse import number
 from gaudi_launch.core.planning.plan import EngineIdentity, Overridden, Setting
 from gaudi_launch.core.planning.request import Request
+from gaudi_launch.core.planning.requested_cards import COPIES, STAGES, parallel_sizes
 from gaudi_launch.core.planning.secret_args import CONFIG, is_secret_file
 
 # the engine determines the length itself (upstream's human_readable_int_or_auto)
 _ITS_OWN = ("auto", "-1")
-_STAGES, _COPIES = "--pipeline-parallel-size", "--data-parallel-size"
 EXPERTS = "--enable-expert-parallel"
-_MOST_PARTS = 64
 # vllm/config/parallel.py __post_init__: read where no option gives the copies
 _VARIABLES_APART = {"VLLM_DP_SIZE": "1", "VLLM_DP_RANK": "0", "VLLM_DP_RANK_LOCAL": "0"}
 _LAUNCHED = ("--distributed-executor-backend", "external_launcher")
 # the engine's options of a layout that one of our options decides
 HOSTS = {
     "--tensor-parallel-size": "--tensor-parallel",
-    _STAGES: "--pipeline-parallel",
-    _COPIES: "--data-parallel",
+    STAGES: "--pipeline-parallel",
+    COPIES: "--data-parallel",
 }
-REPLICAS = {_STAGES: "-n", _COPIES: "--replicas"}
+REPLICAS = {STAGES: "-n", COPIES: "--replicas"}
 
 
 @dataclass(frozen=True)
@@ -244,15 +242,6 @@ def with_own_words(request: Request, identity: EngineIdentity, lacks: Collection
     return replace(request, **changed, overruled=tuple(overruled))
 
 
-def parallel_sizes(args: EngineArgs) -> tuple[int, int]:
-    """Return the pipeline stages of the model, and its copies by data parallelism.
-
-    Each stage of each copy uses separate cards. Raises LaunchError (USAGE).
-    """
-    stages, copies = (args.last(name) or "1" for name in (_STAGES, _COPIES))
-    return number(_STAGES, stages, 1, _MOST_PARTS), number(_COPIES, copies, 1, _MOST_PARTS)
-
-
 def has_parts(args: EngineArgs) -> bool:
     """Return True if an option names stages, copies or parts of an engine."""
     named = any(argument.name in marks()["apart"] for argument in args.every)
@@ -265,7 +254,7 @@ def refuse_parts_apart(request: Request) -> None:
     A plan starts all parts of an engine, by the options of `parallel_sizes`.
     """
     args = request.args
-    if _COPIES not in args.table.spellings:
+    if COPIES not in args.table.spellings:
         return
     _, copies = parallel_sizes(args)
     alone = {**marks()["apart"], "--data-parallel-size-local": str(copies)}

@@ -7,8 +7,13 @@ from gaudi_launch.core.base.messages import text
 from gaudi_launch.core.host.hardware import Host
 from gaudi_launch.core.models.model import Model
 from gaudi_launch.core.models.sizing import divides
+from gaudi_launch.core.planning.engine_args import EngineArgs
+from gaudi_launch.core.planning.parse import number
 from gaudi_launch.core.planning.placement import USUAL_COUNTS, Placement, choose, parse_visible
 from gaudi_launch.core.planning.request import Request
+
+STAGES, COPIES = "--pipeline-parallel-size", "--data-parallel-size"
+_MOST_PARTS = 64
 
 
 def choose_for(request: Request, host: Host, cards: int | None) -> Placement:
@@ -52,3 +57,12 @@ def for_modules(request: Request, numbers: str) -> str:
     if request.modules is None or "-n " not in numbers:
         return numbers
     return text("placement.in_place", numbers=numbers)
+
+
+def parallel_sizes(args: EngineArgs) -> tuple[int, int]:
+    """Return the pipeline stages of the model, and its copies by data parallelism.
+
+    Each stage of each copy uses separate cards. Raises LaunchError (USAGE).
+    """
+    stages, copies = (args.last(name) or "1" for name in (STAGES, COPIES))
+    return number(STAGES, stages, 1, _MOST_PARTS), number(COPIES, copies, 1, _MOST_PARTS)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from gaudi_launch.core.engines.docker_command import PODMAN, Limits, container_name
+from gaudi_launch.core.engines.docker_command import Limits, container_name
 from gaudi_launch.core.host.hardware import Host
+from gaudi_launch.core.planning.container import PODMAN
 from gaudi_launch.core.planning.plan import Command, Plan
 from gaudi_launch.core.render.docker import run_words
 from gaudi_launch.core.render.plan_container import container_of

@@ -16,8 +16,8 @@ from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.messages import Message, message
 from gaudi_launch.core.base.mirrors import exported_proxies
 from gaudi_launch.core.engines.docker_command import VISIBLE, card_indices
-from gaudi_launch.core.engines.registry import setup_image
 from gaudi_launch.core.engines.releases import release_of
+from gaudi_launch.core.engines.setups import setup_image
 from gaudi_launch.core.host.cpus import format_cpus
 from gaudi_launch.core.host.hardware import Host
 from gaudi_launch.core.models.config import looks_like_hub_id

@@ -20,15 +20,8 @@ from gaudi_launch.core.base.debug_log import best_effort
 from gaudi_launch.core.base.errors import ExitCode, LaunchError, file_error
 from gaudi_launch.core.base.messages import text
 from gaudi_launch.core.base.reader import parse_json
-from gaudi_launch.core.engines.docker_command import (
-    PODMAN,
-    PODMAN_RUNTIME,
-    PROGRAMS,
-    RUNTIME,
-    ULIMITS,
-    Limits,
-)
-from gaudi_launch.core.planning.container import Container
+from gaudi_launch.core.engines.docker_command import PODMAN_RUNTIME, RUNTIME, ULIMITS, Limits
+from gaudi_launch.core.planning.container import PODMAN, PROGRAMS, Container
 from gaudi_launch.core.planning.engine import Engine
 
 _log = logging.getLogger(__name__)

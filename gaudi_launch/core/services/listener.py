@@ -2,30 +2,20 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
-import pwd
-import re
-import socket
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from gaudi_launch.core.planning.engine_args import positional_model, split_argv
 from gaudi_launch.core.planning.option_table import UPSTREAM, option_table
 from gaudi_launch.core.planning.secret_args import CONFIG, is_secret_file
-from gaudi_launch.core.services.state.orphans import is_of, service_of
+from gaudi_launch.core.services.open_ports import accepts, listeners
+from gaudi_launch.core.services.process.marks import is_of, service_of
 
 _log = logging.getLogger(__name__)
 
 _SERVED = "--served-model-name"
 _EVERYWHERE = ("0.0.0.0", "::")
-_CONNECT_SECONDS = 1.0
-
-
-def address(url: str) -> tuple[str, int]:
-    """Return host and port of a base URL."""
-    host, _, port = url.removeprefix("http://").removeprefix("https://").rpartition(":")
-    return host.strip("[]"), int(port) if port.isdigit() else 0
 
 
 def served_names(argv: Sequence[str]) -> tuple[str, ...]:
@@ -57,7 +47,7 @@ def other_service_at(host: str, port: int, folder: Path) -> str | None:
     users, of containers and of other hosts are not visible.
     """
     others = []
-    for pid in _listeners((host, *_EVERYWHERE), port):
+    for pid in listeners((host, *_EVERYWHERE), port):
         service = service_of(pid)
         if service is None:
             continue
@@ -77,60 +67,16 @@ def stranger_at(host: str, port: int, folder: Path) -> str:
     """
     import psutil
 
-    if not _accepts(host, port):
+    if not accepts(host, port):
         return ""
     found = ""
     try:
         mine = {child.pid for child in psutil.Process().children(recursive=True)}
         # a socket for all addresses of IPv6 may leave those of IPv4 free
-        for pid in _listeners((host, "0.0.0.0"), port):
+        for pid in listeners((host, "0.0.0.0"), port):
             if pid in mine or is_of(pid, service_of(pid) or "/", folder):
                 return ""
             found = f"{psutil.Process(pid).name()} [{pid}]"
     except psutil.Error as error:
         _log.debug("the process at the address is not known: %s", error)
     return found
-
-
-def holder(port: int) -> str:
-    """Return the process that listens on a port: ``command [pid]``.
-
-    Return its user's name where only that is visible, "-" where nothing is.
-    """
-    import psutil
-
-    with contextlib.suppress(psutil.Error, OSError, KeyError):
-        for pid in _listeners((), port):
-            return f"{psutil.Process(pid).name()} [{pid}]"
-        tables = "".join(Path(f"/proc/net/{name}").read_text() for name in ("tcp", "tcp6"))
-        # "0: 0100007F:1F90 00000000:0000 0A queues timer retransmits uid": state 0A listens
-        for uid in re.findall(rf"^ *\d+: \w+:{port:04X} \S+ 0A (?:\S+ +){{3}}(\d+) ", tables, re.M):
-            return pwd.getpwuid(int(uid)).pw_name
-    return "-"
-
-
-def _accepts(host: str, port: int) -> bool:
-    with contextlib.suppress(OSError):
-        socket.create_connection((host, port), timeout=_CONNECT_SECONDS).close()
-        return True
-    return False
-
-
-def _listeners(hosts: Sequence[str], port: int) -> Iterator[int]:
-    """Yield the visible processes that listen on a port of one of these addresses.
-
-    Without addresses, of any.
-    """
-    import psutil
-
-    try:
-        connections = psutil.net_connections(kind="tcp")
-    except (psutil.Error, OSError) as error:
-        _log.debug("the connections are not known: %s", error)
-        return
-    for connection in connections:
-        local = connection.laddr
-        if connection.status != psutil.CONN_LISTEN or not local or local.port != port:
-            continue
-        if connection.pid and (not hosts or local.ip.removeprefix("::ffff:") in hosts):
-            yield connection.pid

@@ -8,8 +8,6 @@ without this package.
 
 from __future__ import annotations
 
-import errno
-import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -214,25 +212,3 @@ def _models(document: Any) -> list[str]:
 def _holds(document: Any, *names: str) -> bool:
     """Return True if it has one of these fields, and it is not empty."""
     return isinstance(document, dict) and any(document.get(name) for name in names)
-
-
-def port_free(host: str, port: int) -> bool:
-    """Return True if a server could listen there now.
-
-    Raises OSError when none ever could: no such address here, no such port.
-    """
-    if not 0 <= port <= 65535:
-        raise OSError(errno.EINVAL, "a port is 0 to 65535")
-    family = socket.AF_INET
-    if ":" in host:
-        family = socket.AF_INET6
-    with socket.socket(family, socket.SOCK_STREAM) as trial:
-        trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            trial.bind((host, port))
-        except OSError as error:
-            # also a port that needs more rights cannot be used
-            if error.errno in (errno.EADDRINUSE, errno.EACCES):
-                return False
-            raise
-    return True

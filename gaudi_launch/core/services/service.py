@@ -18,16 +18,19 @@ from gaudi_launch.core.base.messages import text
 from gaudi_launch.core.base.paths import engines_dir
 from gaudi_launch.core.engines.install.in_use import in_use
 from gaudi_launch.core.planning.plan import Command
-from gaudi_launch.core.recipes.attach import Keeper, kept, without_cache
+from gaudi_launch.core.recipes.attach import without_cache
+from gaudi_launch.core.recipes.keeper import Keeper, kept
 from gaudi_launch.core.services import history
 from gaudi_launch.core.services.containers import remover
 from gaudi_launch.core.services.diagnosis.diagnose import diagnose
 from gaudi_launch.core.services.diagnosis.endings import ended
 from gaudi_launch.core.services.diagnosis.failure import judged_log
-from gaudi_launch.core.services.listener import address, other_service_at, served_names, stranger_at
+from gaudi_launch.core.services.listener import other_service_at, served_names, stranger_at
 from gaudi_launch.core.services.log import kernel_log
 from gaudi_launch.core.services.log.rotate import put_aside
+from gaudi_launch.core.services.open_ports import address
 from gaudi_launch.core.services.process import sockets
+from gaudi_launch.core.services.process.marks import MARK
 from gaudi_launch.core.services.process.signals import Signals
 from gaudi_launch.core.services.process.supervise import (
     EngineJob,
@@ -37,7 +40,6 @@ from gaudi_launch.core.services.process.supervise import (
 )
 from gaudi_launch.core.services.state import store
 from gaudi_launch.core.services.state.job import ServiceJob, read_job
-from gaudi_launch.core.services.state.orphans import MARK
 from gaudi_launch.core.services.state.recorder import Recorder
 
 _log = logging.getLogger(__name__)

@@ -29,7 +29,7 @@ from gaudi_launch.extensions.acceptance.records import NoFigure, StepMeasurement
 from gaudi_launch.extensions.acceptance.tools import ProgramEnd, TestBed
 
 if TYPE_CHECKING:
-    from gaudi_launch.core.engines.install.installation import Installation
+    from gaudi_launch.core.engines.install.contract import Installation
 
 _log = logging.getLogger(__name__)
 

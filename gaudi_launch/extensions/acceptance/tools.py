@@ -24,7 +24,7 @@ from gaudi_launch.core.base.reader import parse_json
 from gaudi_launch.core.doctor.cards import QUAL, qual_kind
 from gaudi_launch.core.engines.detect import marked
 from gaudi_launch.core.host.hardware import Card
-from gaudi_launch.core.services.state.reservation import system_port
+from gaudi_launch.core.services.addresses import system_port
 from gaudi_launch.extensions.acceptance.judge import facts
 from gaudi_launch.extensions.acceptance.records import NoFigure
 

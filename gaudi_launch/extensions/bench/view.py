@@ -13,8 +13,8 @@ from gaudi_launch.cli.console import console, emit_json, say, table
 from gaudi_launch.cli.progress import ProgressDisplay, ProgressState
 from gaudi_launch.cli.short_page import NotedRow, ShortPage, next_line
 from gaudi_launch.cli.streams import shows
-from gaudi_launch.cli.views.estimate import speed_json, summary
 from gaudi_launch.cli.views.run_record import run_line
+from gaudi_launch.cli.views.speed import speed_json, summary
 from gaudi_launch.cli.work_progress import work_columns
 from gaudi_launch.core.base.messages import text
 from gaudi_launch.extensions.bench.case import BenchReport

@@ -37,7 +37,7 @@ def webui(
     import sys
 
     from gaudi_launch.core.planning.parse import port as read_port
-    from gaudi_launch.core.services.probe import port_free
+    from gaudi_launch.core.services.addresses import port_free
     from gaudi_launch.extensions.kubernetes.pods import chat_page
 
     listening = read_port("-p", port)

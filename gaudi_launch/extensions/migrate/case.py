@@ -19,8 +19,9 @@ from gaudi_launch.core.base.optional import mapped
 from gaudi_launch.core.base.redact import redact_text
 from gaudi_launch.core.base.redact_values import is_secret_variable, redact_arguments
 from gaudi_launch.core.base.yaml_reader import parse_yaml
-from gaudi_launch.core.engines.registry import find, image_versions, releases_of
-from gaudi_launch.core.engines.support import versions
+from gaudi_launch.core.engines.known_versions import versions
+from gaudi_launch.core.engines.needed_release import image_versions, releases_of
+from gaudi_launch.core.engines.registry import find
 from gaudi_launch.core.engines.version_facts import names_of, plain_option
 from gaudi_launch.core.host.cpus import format_cpus
 from gaudi_launch.core.host.hardware import Host

@@ -22,9 +22,9 @@ from gaudi_launch.core.engines.install import environment
 from gaudi_launch.core.engines.install.install_steps import SetupExtras
 from gaudi_launch.core.engines.install.step_runner import base_python
 from gaudi_launch.core.engines.needed_release import needed_release
-from gaudi_launch.core.engines.registry import made_by_steps
+from gaudi_launch.core.engines.setups import made_by_steps
 from gaudi_launch.core.models.folder_lock import hold
-from gaudi_launch.core.models.hub.file_choice import Fetched, write_record
+from gaudi_launch.core.models.hub.record import Fetched, write_record
 from gaudi_launch.core.recipes import ship
 from gaudi_launch.extensions.offline import pack_archive, pack_manifest
 from gaudi_launch.extensions.offline.pack import (

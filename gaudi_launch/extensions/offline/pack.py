@@ -33,14 +33,16 @@ from gaudi_launch.core.engines.install.step_runner import (
     run_steps,
 )
 from gaudi_launch.core.engines.needed_release import needed_release
-from gaudi_launch.core.engines.registry import entry, made_by_steps, setup_name, setup_names
+from gaudi_launch.core.engines.registry import entry, setup_name, setup_names
 from gaudi_launch.core.engines.releases import Release, constraints_of, known
+from gaudi_launch.core.engines.setups import made_by_steps
 from gaudi_launch.core.models.config import looks_like_hub_id, name_of
 from gaudi_launch.core.models.folder_lock import NAME as LOCK
 from gaudi_launch.core.models.folder_lock import hold
 from gaudi_launch.core.models.fp8 import measurements
-from gaudi_launch.core.models.hub.file_choice import PARTS, RECORD, read_record
+from gaudi_launch.core.models.hub.file_choice import PARTS
 from gaudi_launch.core.models.hub.local import find_local, folder_for
+from gaudi_launch.core.models.hub.record import RECORD, read_record
 from gaudi_launch.core.planning import profiles
 from gaudi_launch.core.planning.known_model import known_model
 from gaudi_launch.core.recipes import cache_root, ship

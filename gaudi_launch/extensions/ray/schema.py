@@ -14,7 +14,7 @@ from typing import Any
 from gaudi_launch.core.base.json_values import array, mapping
 from gaudi_launch.core.base.messages import Message, message
 from gaudi_launch.core.base.reader import beside
-from gaudi_launch.core.engines.support import newest
+from gaudi_launch.core.engines.known_versions import newest
 from gaudi_launch.core.engines.user_options import keyword_words, option_faults
 from gaudi_launch.core.planning.engine_args import engine_args
 from gaudi_launch.core.planning.option_table import UPSTREAM, option_table

@@ -15,7 +15,7 @@ from gaudi_launch.core.base.messages import Message, message
 from gaudi_launch.core.base.optional import mapped
 from gaudi_launch.core.base.redact_values import redact_document
 from gaudi_launch.core.engines import detect as detection
-from gaudi_launch.core.engines import registry
+from gaudi_launch.core.engines import needed_release, registry
 from gaudi_launch.core.host.accelerators import accelerator_of
 from gaudi_launch.core.launch.command_line import serve_command
 from gaudi_launch.core.launch.forecast_case import data_types, is_product, read_case, read_dtype
@@ -600,7 +600,7 @@ def _other_releases(
         return []
     known = [_kind_of(first.engine, request, model)]
     found: list[SearchedEngine] = []
-    for name in registry.releases_of(first.engine.identity.label):
+    for name in needed_release.releases_of(first.engine.identity.label):
         engine = registry.find(name)
         kind = _kind_of(engine, request, model)
         if kind in known or engine.support(model).refused:

@@ -19,8 +19,8 @@ from gaudi_launch.core.base.optional import mapped
 from gaudi_launch.core.buckets.bucket_list import Buckets
 from gaudi_launch.core.buckets.warmup_time import per_graph
 from gaudi_launch.core.engines.base import API_SERVER, VLLM
-from gaudi_launch.core.engines.conditions import check_request
-from gaudi_launch.core.engines.support import newest
+from gaudi_launch.core.engines.known_versions import newest
+from gaudi_launch.core.engines.launch_conditions import check_request
 from gaudi_launch.core.engines.upstream_tasks import CHAT, task_of
 from gaudi_launch.core.engines.vllm_gaudi.buckets import arguments
 from gaudi_launch.core.engines.vllm_gaudi.engine import NAME as PLANNED_AS

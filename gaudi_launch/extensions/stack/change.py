@@ -21,10 +21,9 @@ from gaudi_launch.core.launch.serve import ServeMode, start
 from gaudi_launch.core.launch.stop import end
 from gaudi_launch.core.launch.todo import checked
 from gaudi_launch.core.launch.waiting import until_ready
-from gaudi_launch.core.services.preflight import check_port
+from gaudi_launch.core.services.addresses import check_port, free_port
 from gaudi_launch.core.services.state.chosen import find
 from gaudi_launch.core.services.state.registry import read
-from gaudi_launch.core.services.state.reservation import free_port
 from gaudi_launch.extensions.stack.gateway import gateway_job, keys_file, running
 from gaudi_launch.extensions.stack.gateway.gateway_settings import Backend, check_backends
 from gaudi_launch.extensions.stack.gateway.program import GATEWAY

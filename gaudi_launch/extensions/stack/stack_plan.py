@@ -407,7 +407,7 @@ def _ports(new: Sequence[CardShare], gateway: int, *, here: bool) -> dict[str, i
 
     It is free on this machine; those of another machine (``here`` is false) are not known.
     """
-    from gaudi_launch.core.services.state.reservation import free_port
+    from gaudi_launch.core.services.addresses import free_port
 
     def following(port: int) -> int:
         return free_port(LOCAL, port, machine_root()) if here else port + 1

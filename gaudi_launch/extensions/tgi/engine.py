@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, field, replace
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.messages import message
 from gaudi_launch.core.buckets.bucket_list import Buckets
-from gaudi_launch.core.buckets.engine_env import boolean
+from gaudi_launch.core.buckets.engine_booleans import boolean
 from gaudi_launch.core.engines.base import given
 from gaudi_launch.core.engines.upstream_tasks import CHAT, sees_by_name, task_of
 from gaudi_launch.core.host.hardware import Host

@@ -18,9 +18,10 @@ from gaudi_launch.core.engines.base import (
     given,
     sent_variables,
 )
-from gaudi_launch.core.engines.conditions import check_request
 from gaudi_launch.core.engines.facts.registry import InstalledLists, installed_lists
-from gaudi_launch.core.engines.support import newest, support_of
+from gaudi_launch.core.engines.known_versions import newest
+from gaudi_launch.core.engines.launch_conditions import check_request
+from gaudi_launch.core.engines.support import support_of
 from gaudi_launch.core.engines.upstream_tasks import CHAT, task_of
 from gaudi_launch.core.host.hardware import Host
 from gaudi_launch.core.models.model import Model

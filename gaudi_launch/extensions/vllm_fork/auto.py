@@ -13,7 +13,8 @@ from dataclasses import asdict, replace
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.messages import Message, message
 from gaudi_launch.core.buckets.bucket_file import planned
-from gaudi_launch.core.buckets.engine_env import boolean, exported
+from gaudi_launch.core.buckets.engine_booleans import boolean
+from gaudi_launch.core.buckets.engine_env import exported
 from gaudi_launch.core.buckets.optimiser.bucket_planner import BucketGoal
 from gaudi_launch.core.buckets.optimiser.full_load import overhead_percent
 from gaudi_launch.core.buckets.prompts_per_step import choose_prompts

@@ -8,6 +8,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, ClassVar, Literal
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
@@ -17,12 +18,13 @@ from gaudi_launch.core.buckets.bucket_list import Buckets
 from gaudi_launch.core.buckets.engine_buckets import algorithm_of, engine_buckets
 from gaudi_launch.core.buckets.engine_env import exported
 from gaudi_launch.core.engines.base import API_SERVER, given, sent_variables
-from gaudi_launch.core.engines.conditions import check_request, settled
 from gaudi_launch.core.engines.facts.registry import InstalledLists, installed_lists
 from gaudi_launch.core.engines.generation import refuse_first_gaudi
+from gaudi_launch.core.engines.known_versions import divides_into_stages
+from gaudi_launch.core.engines.launch_conditions import check_request, settled
 from gaudi_launch.core.engines.model_rules import follow_profile
 from gaudi_launch.core.engines.parsers import REASONING, REASONING_SWITCH, add_parsers, source_of
-from gaudi_launch.core.engines.support import divides_into_stages, ended, support_of
+from gaudi_launch.core.engines.support import ended, support_of
 from gaudi_launch.core.host.accelerators import product_of
 from gaudi_launch.core.host.hardware import Host
 from gaudi_launch.core.models.model import Model
@@ -426,8 +428,7 @@ class VllmFork(Engine):
         theirs = mapped(lambda answer: answer(asked), self.answer)
         if theirs is not None:
             return theirs[0], self.warmed(theirs[1], settings, context)
-        found = engine_buckets(asked.family, asked.algorithm, asked.environment, asked.arguments)
-        return asked.algorithm, self.warmed(found, settings, context)
+        return asked.algorithm, self.warmed(asked.ours(), settings, context)
 
     def asking(self, answer: InstalledAnswer) -> Engine:
         if "extension_kind" not in self.facts:
@@ -469,7 +470,8 @@ class VllmFork(Engine):
             "num_blocks": num_blocks or most,
             "prefix_caching": context.request.args.has(fork_auto.PREFIX_CACHING),
         }
-        return BucketQuestion(family, _EXTENSION, algorithm, env, arguments)
+        ours = partial(engine_buckets, family, algorithm, env, arguments)
+        return BucketQuestion(family, _EXTENSION, algorithm, env, arguments, ours)
 
     def script_differences(
         self, request: Request, host: Host, placement: Placement, command: Command

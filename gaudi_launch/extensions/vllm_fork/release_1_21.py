@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.buckets.bucket_list import Buckets, captured
-from gaudi_launch.core.buckets.engine_env import boolean
+from gaudi_launch.core.buckets.engine_booleans import boolean
 from gaudi_launch.core.buckets.families import PLAIN_GRID
 from gaudi_launch.core.engines.base import base_name
 from gaudi_launch.core.planning.calibration_rules import Rules

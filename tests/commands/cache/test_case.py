@@ -8,7 +8,7 @@ import pytest
 
 from gaudi_launch.commands.cache import case as cache
 from gaudi_launch.core.base.errors import ExitCode
-from gaudi_launch.core.recipes import cache_root
+from gaudi_launch.core.recipes import maintenance
 from gaudi_launch.core.recipes.ledger import ledger_path
 from tests.support.recipes import PARTS, fill
 from tests.support.refusals import refused
@@ -21,7 +21,7 @@ def test_a_key_without_an_index_is_an_error(tmp_path: Path) -> None:
     entry, ledger = cache.indexed(tmp_path, PARTS.key)
     assert (entry.key, ledger.parts) == (PARTS.key, PARTS)
     ledger_path(tmp_path, PARTS.key).write_text("{")
-    why = cache_root.find(tmp_path, PARTS.key).trouble
+    why = maintenance.find(tmp_path, PARTS.key).trouble
     assert why
     with refused("cache.no_ledger", ExitCode.FAILED, key=PARTS.key, why=why):
         cache.indexed(tmp_path, PARTS.key)

@@ -17,9 +17,9 @@ from gaudi_launch.commands.inspect.fit import InspectOptions
 from gaudi_launch.commands.inspect.support import selected
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.messages import message
-from gaudi_launch.core.engines import registry
+from gaudi_launch.core.engines import needed_release
+from gaudi_launch.core.engines.known_versions import versions
 from gaudi_launch.core.engines.registry import detect_engine, find
-from gaudi_launch.core.engines.support import versions
 from gaudi_launch.core.host.accelerators import accelerators, instances
 from gaudi_launch.core.host.simulated import write_tree
 from gaudi_launch.core.models.model import Model
@@ -39,7 +39,7 @@ RUNS = ModelSupport("x", SupportStatus.RUNS)
 
 
 def test_versions_are_all_those_of_an_engine_or_one() -> None:
-    newest_first = (*reversed(versions()), *reversed(registry.image_versions()))
+    newest_first = (*reversed(versions()), *reversed(needed_release.image_versions()))
     assert selected("") == newest_first
     own = selected("vllm-gaudi")
     assert own == tuple(each for each in newest_first if each.engine == "vllm-gaudi")

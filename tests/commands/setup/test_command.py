@@ -21,9 +21,9 @@ from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.paths import profiles_dir
 from gaudi_launch.core.engines.install.environment import in_venv
 from gaudi_launch.core.engines.install.install_steps import SetupExtras, code_steps, dockerfile
+from gaudi_launch.core.engines.known_versions import versions
 from gaudi_launch.core.engines.needed_release import needed_release
 from gaudi_launch.core.engines.releases import constraints_of, known, no_constraints, trial_of
-from gaudi_launch.core.engines.support import versions
 from tests.support.refusals import failing
 from tests.support.serve import machine, model
 from tests.support.waiting import unused_port

@@ -16,7 +16,7 @@ from tests.support.waiting import until
 _OTHERS = {
     "core/base/background.py": "the one place",
     "core/base/http_client.py": "its caller waits and raises what the thread raised",
-    "core/recipes/attach.py": "not a daemon: the ledger is written to its end",
+    "core/recipes/keeper.py": "not a daemon: the ledger is written to its end",
     "extensions/stack/gateway/runtime/gateway_process.py": "runs without the package",
     "extensions/ray/runtime/gaudi_ray_engine.py": "runs without the package",
     "extensions/ray/runtime/gaudi_ray_generate.py": "runs without the package",

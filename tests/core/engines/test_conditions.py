@@ -17,8 +17,8 @@ from gaudi_launch.core.engines.conditions import (
     conditions,
     features_of,
 )
+from gaudi_launch.core.engines.known_versions import releases, versions
 from gaudi_launch.core.engines.registry import find
-from gaudi_launch.core.engines.support import releases, versions
 from gaudi_launch.core.engines.version_facts import names_of
 from gaudi_launch.core.host import simulated
 from gaudi_launch.core.models.model import Model

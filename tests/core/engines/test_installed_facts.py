@@ -20,7 +20,7 @@ from gaudi_launch.core.base.errors import LaunchError
 from gaudi_launch.core.buckets.ladder_rules import LadderRules
 from gaudi_launch.core.engines.facts.installed import InstalledFacts, read_installed
 from gaudi_launch.core.engines.facts.source import UNTIL
-from gaudi_launch.core.engines.support import installed_versions, releases, version_of
+from gaudi_launch.core.engines.known_versions import installed_versions, releases, version_of
 from gaudi_launch.core.engines.version_facts import names_of, reads_variable
 from gaudi_launch.core.launch.route import checked_plan
 from gaudi_launch.core.launch.todo import CheckedPlan

@@ -9,8 +9,9 @@ import pytest
 from gaudi_launch.core.base.messages import message
 from gaudi_launch.core.engines import registry
 from gaudi_launch.core.engines.engine_version import Version
+from gaudi_launch.core.engines.known_versions import version_of
 from gaudi_launch.core.engines.layer_caches import compresses, layer_caches
-from gaudi_launch.core.engines.support import support_of, version_of
+from gaudi_launch.core.engines.support import support_of
 from gaudi_launch.core.host.hardware import Host
 from gaudi_launch.core.models.config import model_from_config
 from gaudi_launch.core.models.model import Model

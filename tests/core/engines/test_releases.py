@@ -9,6 +9,7 @@ import pytest
 
 from gaudi_launch.core.base import paths
 from gaudi_launch.core.base.errors import ExitCode
+from gaudi_launch.core.engines.known_versions import releases
 from gaudi_launch.core.engines.needed_release import needed_release
 from gaudi_launch.core.engines.releases import (
     Code,
@@ -20,7 +21,6 @@ from gaudi_launch.core.engines.releases import (
     release_of,
     trial_of,
 )
-from gaudi_launch.core.engines.support import releases
 from tests.support.refusals import failing
 
 CONSTRAINTS = paths.profiles_dir() / "engines" / "constraints"

@@ -17,10 +17,11 @@ from gaudi_launch.commands.inspect.support import selected
 from gaudi_launch.core.base.errors import ExitCode
 from gaudi_launch.core.base.messages import message
 from gaudi_launch.core.base.reader import read_json, shipped_json
-from gaudi_launch.core.engines import registry, support
+from gaudi_launch.core.engines import known_versions, registry, support
 from gaudi_launch.core.engines.detect import Installed
+from gaudi_launch.core.engines.known_versions import newest_or_none, releases, version_of
 from gaudi_launch.core.engines.needed_release import needed_release
-from gaudi_launch.core.engines.support import newest_or_none, releases, support_of, version_of
+from gaudi_launch.core.engines.support import support_of
 from gaudi_launch.core.host import simulated
 from gaudi_launch.core.launch.forecast_case import data_types
 from gaudi_launch.core.models.model import Model
@@ -45,7 +46,7 @@ SIZED = replace(
 )
 SINCE = "support.since"
 ON_HLS2 = ("--machine", "simulated:hls2")
-RELEASES = [(each.engine, each.version) for each in support.versions() if each.complete]
+RELEASES = [(each.engine, each.version) for each in known_versions.versions() if each.complete]
 
 
 def architecture(name: str) -> Model:
@@ -86,10 +87,10 @@ def test_a_class_decides(name: str, engine: str, version: str, runs: bool) -> No
 
 @pytest.mark.parametrize(("engine", "version"), RELEASES)
 def test_a_refusal_names_the_newest_release_that_has_the_class(engine: str, version: str) -> None:
-    facts = support.shipped_version(engine, version) or support.versions()[0]
+    facts = known_versions.shipped_version(engine, version) or known_versions.versions()[0]
     for entry in read_json(facts.document)["models"].values():
         assert "state" in entry["layers"] or not {"hybrid", "inner_state"} & {*entry["interfaces"]}
-    listed = set[str]().union(*(each.classes for each in support.versions()))
+    listed = set[str]().union(*(each.classes for each in known_versions.versions()))
     for name in sorted(listed - facts.classes):
         found = support_of(architecture(name), engine, version)
         since = [str(each.values["known"]) for each in found.reasons if each.id == "support.since"]
@@ -478,7 +479,7 @@ def test_a_config_without_a_class_is_unknown_with_a_reason() -> None:
 
 
 def test_versions_are_in_the_order_of_their_numbers() -> None:
-    known = [each.version for each in support.versions() if each.engine == "vllm-gaudi"]
+    known = [each.version for each in known_versions.versions() if each.engine == "vllm-gaudi"]
     first = known.index("0.19.1")
     assert known[first : first + 4] == ["0.19.1", "0.19.1.post1", "0.21.0", "0.24.0"]
     assert known[-1] == "main"

@@ -11,8 +11,8 @@ import pytest
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.messages import Message, message
 from gaudi_launch.core.engines.engine_version import Version
+from gaudi_launch.core.engines.known_versions import newest, releases, versions
 from gaudi_launch.core.engines.registry import find
-from gaudi_launch.core.engines.support import newest, releases, versions
 from gaudi_launch.core.engines.user_options import enumerated, keyword_words, option_faults
 from gaudi_launch.core.engines.version_facts import names_of
 from gaudi_launch.core.host import simulated

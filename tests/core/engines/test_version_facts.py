@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gaudi_launch.core.engines.support import newest
+from gaudi_launch.core.engines.known_versions import newest
 from gaudi_launch.core.engines.version_facts import (
     NameFacts,
     Renamed,

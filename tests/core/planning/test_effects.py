@@ -10,8 +10,8 @@ import pytest
 
 from gaudi_launch.core.base import paths
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.core.engines.known_versions import newest, versions
 from gaudi_launch.core.engines.registry import find
-from gaudi_launch.core.engines.support import newest, versions
 from gaudi_launch.core.engines.user_options import enumerated
 from gaudi_launch.core.engines.version_facts import names_of
 from gaudi_launch.core.host import simulated

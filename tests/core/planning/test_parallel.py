@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.core.engines.known_versions import releases
 from gaudi_launch.core.engines.registry import find
-from gaudi_launch.core.engines.support import releases
 from gaudi_launch.core.engines.version_facts import names_of
 from gaudi_launch.core.host import simulated
 from gaudi_launch.core.models.model import Model

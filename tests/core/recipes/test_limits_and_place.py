@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from gaudi_launch.core.base.messages import message
-from gaudi_launch.core.recipes.attach import copy_new, file_system, is_network
+from gaudi_launch.core.recipes.attach import file_system, is_network
 from gaudi_launch.core.recipes.cache_root import CacheEntry
+from gaudi_launch.core.recipes.keeper import copy_new
 from gaudi_launch.core.recipes.ledger import Ledger
 from gaudi_launch.core.recipes.manifest import walk
 from gaudi_launch.core.recipes.size_limits import Doomed, to_prune

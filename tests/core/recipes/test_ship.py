@@ -13,7 +13,7 @@ import pytest
 import zstandard
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
-from gaudi_launch.core.recipes import cache_root, ship
+from gaudi_launch.core.recipes import maintenance, ship
 from gaudi_launch.core.recipes.key import KeyParts
 from gaudi_launch.core.recipes.key_locks import held
 from tests.support.recipes import PARTS, fill
@@ -27,7 +27,7 @@ def exported(root: Path, tmp_path: Path) -> Path:
     (folder / "sub").mkdir()
     (folder / "sub" / "deep.recipe").write_bytes(os.urandom(70_000))
     file = tmp_path / "key.tar.zst"
-    assert ship.export(root, cache_root.find(root, PARTS.key), file) == (5, 71_000)
+    assert ship.export(root, maintenance.find(root, PARTS.key), file) == (5, 71_000)
     return file
 
 
@@ -76,7 +76,7 @@ def crafted(root: Path, tmp_path: Path, evil: tarfile.TarInfo, content: bytes = 
 
 def test_sync_prints_one_rsync_and_refuses_options(root: Path) -> None:
     fill(root)
-    words = ship.sync_command(root, cache_root.find(root, PARTS.key), "me@host:/data/cache/")
+    words = ship.sync_command(root, maintenance.find(root, PARTS.key), "me@host:/data/cache/")
     assert words == [
         "rsync", "-a", "--partial", "--mkpath",
         f"{root}/{PARTS.key}.json", f"{root}/{PARTS.key}.files", f"{root}/{PARTS.key}",
@@ -84,7 +84,7 @@ def test_sync_prints_one_rsync_and_refuses_options(root: Path) -> None:
     ]  # fmt: skip
     for bad in ("-e sh", "--rsh=x", "", "a b"):
         with pytest.raises(LaunchError):
-            ship.sync_command(root, cache_root.find(root, PARTS.key), bad)
+            ship.sync_command(root, maintenance.find(root, PARTS.key), bad)
 
 
 def squeezed(tmp_path: Path, members: list[tuple[tarfile.TarInfo, bytes]]) -> Path:
@@ -179,7 +179,7 @@ def test_an_endless_number_in_the_ledger_is_a_sentence(root: Path, tmp_path: Pat
 
 def test_exports_that_fail_leave_no_file(root: Path, tmp_path: Path) -> None:
     fill(root)
-    entry = cache_root.find(root, PARTS.key)
+    entry = maintenance.find(root, PARTS.key)
     damaged = replace(entry, ledger=None, trouble="why")
     values = {"key": PARTS.key, "why": "why"}
     failed = refusal(lambda: ship.export(root, damaged, tmp_path / "x"))

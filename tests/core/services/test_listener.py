@@ -14,10 +14,10 @@ from pathlib import Path
 import psutil
 import pytest
 
+from gaudi_launch.core.services.addresses import free_port as next_free
 from gaudi_launch.core.services.listener import other_service_at, stranger_at
+from gaudi_launch.core.services.process.marks import MARK
 from gaudi_launch.core.services.state import registry, store
-from gaudi_launch.core.services.state.orphans import MARK
-from gaudi_launch.core.services.state.reservation import free_port as next_free
 from tests.support.processes import free_port
 from tests.support.waiting import until
 

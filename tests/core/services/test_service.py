@@ -33,11 +33,12 @@ from gaudi_launch.core.services.diagnosis.endings import ended
 from gaudi_launch.core.services.engine_counters import read_counters
 from gaudi_launch.core.services.log import rotate
 from gaudi_launch.core.services.metrics import load_of
+from gaudi_launch.core.services.process.marks import MARK
 from gaudi_launch.core.services.process.signals import Signals
 from gaudi_launch.core.services.state import chosen, identity, registry, store
 from gaudi_launch.core.services.state.identity import Identity, identity_in
 from gaudi_launch.core.services.state.job import ServiceJob, read_job
-from gaudi_launch.core.services.state.orphans import MARK, Orphan, end, orphans
+from gaudi_launch.core.services.state.orphans import Orphan, end, orphans
 from tests.support.waiting import GENEROUS, until
 
 pytestmark = pytest.mark.usefixtures("own_folders")

@@ -24,9 +24,9 @@ from gaudi_launch.core.launch.report import Silent
 from gaudi_launch.core.models.folder_lock import NAME as LOCK
 from gaudi_launch.core.models.fp8 import measurements
 from gaudi_launch.core.models.hub.download import PullProgress
-from gaudi_launch.core.models.hub.file_choice import Fetched, write_record
 from gaudi_launch.core.models.hub.local import find_local, folder_for
-from gaudi_launch.core.recipes import cache_root
+from gaudi_launch.core.models.hub.record import Fetched, write_record
+from gaudi_launch.core.recipes import maintenance
 from gaudi_launch.extensions.offline import case as offline
 from gaudi_launch.extensions.offline import launcher_wheel, pack_archive, pack_manifest
 from gaudi_launch.extensions.offline import pack as offline_pack
@@ -170,7 +170,7 @@ def test_an_image_with_model_measurements_and_recipes_comes_to_another_host(
     assert json.loads(there.read_text()) == {"dump_stats_path": str(there.parent / "inc")}
     assert str(there).startswith(str(host))
     root = tmp_path / "host/cache/gaudi-launch/recipes"
-    assert cache_root.find(root, PARTS.key).ledger is not None
+    assert maintenance.find(root, PARTS.key).ledger is not None
 
     # again: what is there stays
     again = offline.install(path, Silent(), python=sys.executable)

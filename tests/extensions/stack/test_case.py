@@ -28,7 +28,7 @@ from gaudi_launch.core.base.messages import text
 from gaudi_launch.core.host.simulated import write_tree
 from gaudi_launch.core.launch.report import Silent
 from gaudi_launch.core.launch.stop import end
-from gaudi_launch.core.services.probe import port_free
+from gaudi_launch.core.services.addresses import port_free
 from gaudi_launch.core.services.state import registry, store
 from gaudi_launch.core.services.state.chosen import find
 from gaudi_launch.core.services.state.identity import identity_in

@@ -16,7 +16,7 @@ from gaudi_launch.core.base.mirrors import Mirrors
 from gaudi_launch.core.engines.install import step_runner
 from gaudi_launch.core.engines.install.demo import DEMO_PACKAGE, demo_dir
 from gaudi_launch.core.engines.install.step_runner import InstallStep
-from gaudi_launch.core.launch.launch_request import set_up_demo
+from gaudi_launch.core.engines.setups import set_up_demo
 from gaudi_launch.core.launch.report import Silent
 from gaudi_launch.extensions.vllm_cpu import install
 from gaudi_launch.extensions.vllm_cpu.install import EMBEDDED

@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from gaudi_launch.core.base.optional import mapped
-from gaudi_launch.core.engines import registry
+from gaudi_launch.core.engines import needed_release, registry, setups
 from gaudi_launch.core.engines.engine_version import Version
 from gaudi_launch.core.engines.install.installation import StepInstallation
+from gaudi_launch.core.engines.known_versions import installed_versions, version_of, versions
 from gaudi_launch.core.engines.releases import PinTrial, constraints_of, release_of, trial_of
-from gaudi_launch.core.engines.support import ended, installed_versions, version_of, versions
+from gaudi_launch.core.engines.support import ended
 from gaudi_launch.core.planning.engine import Engine
 from gaudi_launch.core.services.containers import image_of
 
@@ -72,8 +73,8 @@ def listing(python: str | None) -> EngineListing:
             constraints=mapped(trial_of, mapped(constraints_of, release_of(name))),
         )
         states.append(state)
-    known = (*versions(), *installed_versions().values(), *registry.image_versions())
-    made = registry.made_by_steps("gateway")
+    known = (*versions(), *installed_versions().values(), *needed_release.image_versions())
+    made = setups.made_by_steps("gateway")
     gateway = made if made.is_ready() else None
     return EngineListing(
         mapped(lambda found: found.python, installed), tuple(states), gateway, known

@@ -16,14 +16,8 @@ from functools import partial
 
 from gaudi_launch.core.buckets import engine_env
 from gaudi_launch.core.buckets.bucket_list import Bucket
-from gaudi_launch.core.buckets.engine_env import (
-    Arguments,
-    Env,
-    SlicedAttention,
-    boolean,
-    flag,
-    settings,
-)
+from gaudi_launch.core.buckets.engine_booleans import boolean
+from gaudi_launch.core.buckets.engine_env import Arguments, Env, SlicedAttention, flag, settings
 from gaudi_launch.core.buckets.engine_model import EngineModel
 from gaudi_launch.core.buckets.grid import Grid, Row
 from gaudi_launch.core.buckets.ladder_rules import LadderRules

@@ -19,7 +19,7 @@ from gaudi_launch.core.base.messages import Message, message
 from gaudi_launch.core.base.reader import read_json
 from gaudi_launch.core.engines.facts.reading import ReleaseSource, digest_of, read, render, row_of
 from gaudi_launch.core.engines.facts.source import UNTIL, FactsError
-from gaudi_launch.core.engines.support import (
+from gaudi_launch.core.engines.known_versions import (
     installed_versions,
     newest,
     shipped_version,

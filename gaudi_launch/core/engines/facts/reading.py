@@ -24,11 +24,11 @@ from pathlib import Path
 from typing import Any
 
 from gaudi_launch.core.base.optional import mapped
+from gaudi_launch.core.engines.engine_version import REGISTRY, version_numbers
 from gaudi_launch.core.engines.facts.bucket_rules import find_rules
 from gaudi_launch.core.engines.facts.cache_kinds import allocation_of
 from gaudi_launch.core.engines.facts.model_classes import ModelClasses
 from gaudi_launch.core.engines.facts.registry import (
-    REGISTRY,
     config_types,
     registered,
     registry_of,
@@ -45,7 +45,6 @@ from gaudi_launch.core.engines.facts.source import (
     tree_of,
 )
 from gaudi_launch.core.engines.introspect import ask_buckets
-from gaudi_launch.core.engines.support import version_numbers
 from gaudi_launch.core.engines.version_facts import plain_option
 
 _log = logging.getLogger(__name__)

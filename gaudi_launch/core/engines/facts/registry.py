@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from gaudi_launch.core.engines.engine_version import REGISTRY
 from gaudi_launch.core.engines.facts.source import (
     FactsError,
     assigned,
@@ -21,7 +22,6 @@ from gaudi_launch.core.engines.facts.source import (
 
 _log = logging.getLogger(__name__)
 
-REGISTRY = "vllm/model_executor/models/registry.py"
 
 _POOLED = (
     *("EMBEDDING", "CROSS_ENCODER", "LATE_INTERACTION", "REWARD"),

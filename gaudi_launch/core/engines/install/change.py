@@ -10,7 +10,8 @@ from pathlib import Path
 from gaudi_launch.core.base import interrupt
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.messages import text
-from gaudi_launch.core.engines.install.in_use import check_unused, marker_of, marker_words
+from gaudi_launch.core.engines.install.in_use import check_unused, marker_words
+from gaudi_launch.core.engines.install.marker import marker_of
 from gaudi_launch.core.engines.install.switch import Versions
 
 _TRIAL_SECONDS = 300

@@ -19,11 +19,10 @@ from gaudi_launch.core.base.messages import text
 from gaudi_launch.core.base.mirrors import NONE, Mirrors, exported_proxies
 from gaudi_launch.core.base.paths import engines_dir
 from gaudi_launch.core.base.reader import read_json
-from gaudi_launch.core.engines.docker_command import PROGRAMS
 from gaudi_launch.core.engines.install.change import change
+from gaudi_launch.core.engines.install.contract import Installation
 from gaudi_launch.core.engines.install.in_use import check_unused
 from gaudi_launch.core.engines.install.install_steps import SetupExtras, code_steps, dockerfile
-from gaudi_launch.core.engines.install.installation import Installation
 from gaudi_launch.core.engines.install.step_runner import (
     InstallStep,
     Say,
@@ -31,8 +30,9 @@ from gaudi_launch.core.engines.install.step_runner import (
     child_variables,
     run_logged,
 )
-from gaudi_launch.core.engines.install.switch import Versions
+from gaudi_launch.core.engines.install.switch import Versions, name_of
 from gaudi_launch.core.engines.releases import Release, constraints_of
+from gaudi_launch.core.planning.container import PROGRAMS
 
 _log = logging.getLogger(__name__)
 
@@ -79,11 +79,6 @@ class Recipe:
 def folder_of(release: Release) -> Path:
     """Return the folder of an image and of an environment's first version."""
     return engines_dir() / name_of(release.engine)
-
-
-def name_of(engine: str) -> str:
-    """Return the name of an engine's folders."""
-    return engine.replace("@", "-")
 
 
 @dataclass(frozen=True)

@@ -16,30 +16,11 @@ from pathlib import Path
 from gaudi_launch.core.base import locks
 from gaudi_launch.core.base.debug_log import best_effort
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
-from gaudi_launch.core.base.reader import read_json
+from gaudi_launch.core.engines.install.marker import marker_of
 
 _log = logging.getLogger(__name__)
 
-MARKER = "gaudi-launch.json"
 _LOCK = ".gaudi-launch-in-use"
-
-
-def marker_of(folder: Path) -> dict[str, str] | None:
-    """Return the content of the marker of a complete environment.
-
-    Return None for one that is not complete.
-    """
-    try:
-        found = read_json(folder / MARKER)
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError) as error:
-        _log.debug("a marker cannot be read: %s", error)
-        # it exists and cannot be read: nothing shows that the environment is not complete
-        return {}
-    if not isinstance(found, dict):
-        return {}
-    return {str(name): str(value) for name, value in found.items()}
 
 
 def check_clearable(folder: Path, needed: Mapping[str, str]) -> None:

@@ -1,8 +1,8 @@
-"""The contract of what `setup` makes, and its form with a marker."""
+"""Installations that are made by steps, complete by their marker."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,9 +11,9 @@ from typing import ClassVar
 from gaudi_launch.core.base.messages import Message, message, text
 from gaudi_launch.core.base.mirrors import NONE, Mirrors, read
 from gaudi_launch.core.base.paths import engines_dir
-from gaudi_launch.core.engines.detect import Installed, detect
 from gaudi_launch.core.engines.install.change import change, place_for
-from gaudi_launch.core.engines.install.in_use import marker_of
+from gaudi_launch.core.engines.install.contract import Installation
+from gaudi_launch.core.engines.install.marker import marker_of
 from gaudi_launch.core.engines.install.step_runner import (
     InstallStep,
     Say,
@@ -24,31 +24,6 @@ from gaudi_launch.core.engines.install.step_runner import (
     run_steps,
 )
 from gaudi_launch.core.engines.install.switch import Versions
-
-
-class Installation(ABC):
-    """An environment with versions side by side, one of them in force."""
-
-    @abstractmethod
-    def versions(self) -> Versions:
-        """Return its versions on this machine."""
-
-    @abstractmethod
-    def python(self) -> Path:
-        """Return the path of its interpreter, which may not exist."""
-
-    def is_ready(self) -> bool:
-        """Return True for a complete environment that this program can use."""
-        return self.python().exists()
-
-    def detected(self, name: str) -> Installed | None:
-        """Return the interpreter for the engine ``name`` when the user named none.
-
-        Raises LaunchError when an interpreter does not answer.
-        """
-        if not self.is_ready():
-            return None
-        return detect(str(self.python()))
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from gaudi_launch.core.base.messages import text
 from gaudi_launch.core.base.mirrors import NONE, Mirrors, read
 from gaudi_launch.core.base.paths import engines_dir
 from gaudi_launch.core.base.redact import redact_text
-from gaudi_launch.core.engines.install.in_use import MARKER, marker_of
+from gaudi_launch.core.engines.install.marker import MARKER, marker_of
 
 TORCH = "2.13.0+cpu"
 TORCH_WANTED = f"torch=={TORCH}"

@@ -132,6 +132,11 @@ class Versions:
         new.replace(self.link)
 
 
+def name_of(engine: str) -> str:
+    """Return the name of an engine's folders."""
+    return engine.replace("@", "-")
+
+
 def names_in_force() -> list[str]:
     """Return the names of all environments with a link."""
     return sorted(entry.name.removesuffix(_LINK) for entry in _entries() if _is_link(entry))

@@ -8,33 +8,33 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.messages import Message, message, text
 from gaudi_launch.core.base.optional import mapped
 from gaudi_launch.core.buckets.bucket_list import BucketError, Buckets
+from gaudi_launch.core.buckets.engine_booleans import boolean
 from gaudi_launch.core.buckets.engine_buckets import algorithm_of, engine_buckets
-from gaudi_launch.core.buckets.engine_env import boolean, exported
+from gaudi_launch.core.buckets.engine_env import exported
 from gaudi_launch.core.buckets.families import EXPONENTIAL_SWITCH, ladder_name
 from gaudi_launch.core.buckets.ladder_rules import LadderRules, rules_of
 from gaudi_launch.core.engines.base import given, sent_variables
-from gaudi_launch.core.engines.conditions import check_request, settled
 from gaudi_launch.core.engines.engine_version import Version
 from gaudi_launch.core.engines.facts.registry import InstalledLists, installed_lists
 from gaudi_launch.core.engines.generation import refuse_first_gaudi
-from gaudi_launch.core.engines.model_rules import check_model, follow_profile
-from gaudi_launch.core.engines.parsers import add_parsers, with_parsers
-from gaudi_launch.core.engines.support import (
-    load_switch,
+from gaudi_launch.core.engines.known_versions import (
     matching,
     newest,
     not_offered,
     releases,
-    runs_compact_gdn,
-    support_of,
     version_of,
 )
+from gaudi_launch.core.engines.launch_conditions import check_request, settled
+from gaudi_launch.core.engines.model_rules import check_model, follow_profile
+from gaudi_launch.core.engines.parsers import add_parsers, with_parsers
+from gaudi_launch.core.engines.support import load_switch, runs_compact_gdn, support_of
 from gaudi_launch.core.engines.upstream_tasks import CHAT, task_of
 from gaudi_launch.core.engines.version_facts import names_of, reads_variable
 from gaudi_launch.core.engines.vllm_gaudi import buckets as gaudi_buckets
@@ -456,9 +456,7 @@ class VllmGaudi(Engine):
         found = mapped(lambda answer: answer(asked), self.answer)
         if found is not None:
             return found
-        return asked.algorithm, engine_buckets(
-            asked.family, asked.algorithm, asked.environment, asked.arguments
-        )
+        return asked.algorithm, asked.ours()
 
     def asking(self, answer: InstalledAnswer) -> Engine:
         if "plugin" not in self.facts:
@@ -516,7 +514,9 @@ class VllmGaudi(Engine):
         if self.release.state_blocks.get("buckets") == "decode":
             # the runner makes prompts of blocks of 128, and decode buckets of the cache's
             arguments |= {"block_size": BLOCK, "decode_block_size": arguments["block_size"]}
-        return BucketQuestion(self.bucket_family, gaudi_buckets.PACKAGE, algorithm, env, arguments)
+        family = self.bucket_family
+        ours = partial(engine_buckets, family, algorithm, env, arguments)
+        return BucketQuestion(family, gaudi_buckets.PACKAGE, algorithm, env, arguments, ours)
 
     @property
     def config_file(self) -> Literal["read"]:

@@ -10,10 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.messages import Message, message
-from gaudi_launch.core.buckets.engine_env import boolean
+from gaudi_launch.core.buckets.engine_booleans import boolean
 from gaudi_launch.core.engines.engine_version import Version
 from gaudi_launch.core.engines.generation import is_gaudi2
-from gaudi_launch.core.engines.support import has_linear_attention
 from gaudi_launch.core.engines.upstream_tasks import (
     CHAT,
     TASK_REASONS,
@@ -24,7 +23,7 @@ from gaudi_launch.core.engines.upstream_tasks import (
 )
 from gaudi_launch.core.engines.vllm_gaudi import memory as gaudi_memory
 from gaudi_launch.core.engines.vllm_gaudi.buckets import state_chunk
-from gaudi_launch.core.models.cached_layers import cached_layers
+from gaudi_launch.core.models.cached_layers import cached_layers, has_linear_attention
 from gaudi_launch.core.models.model import Model
 from gaudi_launch.core.models.sizing import StateBlocks
 from gaudi_launch.core.planning.decisions import Decisions

@@ -32,16 +32,9 @@ from gaudi_launch.core.base.interrupt import deferred, pause
 from gaudi_launch.core.base.reader import parse_json
 from gaudi_launch.core.base.redact import redact_text
 from gaudi_launch.core.models.folder_lock import hold
-from gaudi_launch.core.models.hub.child import TOKENS
-from gaudi_launch.core.models.hub.file_choice import (
-    PARTS,
-    Fetched,
-    RemoteFile,
-    choose,
-    read_record,
-    safe,
-    write_record,
-)
+from gaudi_launch.core.models.hub.file_choice import PARTS, choose, safe
+from gaudi_launch.core.models.hub.hub_error import TOKENS
+from gaudi_launch.core.models.hub.record import Fetched, RemoteFile, read_record, write_record
 
 _log = logging.getLogger(__name__)
 

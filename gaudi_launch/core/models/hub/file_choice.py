@@ -3,21 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-import json
-import logging
 import time
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
 from fnmatch import fnmatch
 from pathlib import Path
 
-from gaudi_launch.core.base import codec
-from gaudi_launch.core.base.reader import read_json
 from gaudi_launch.core.models.folder_lock import NAME as LOCK
+from gaudi_launch.core.models.hub.record import RECORD, RemoteFile
 
-_log = logging.getLogger(__name__)
-
-RECORD = ".gaudi-launch.json"
 PARTS = ".gaudi-launch-parts"
 
 _WEIGHTS = "*.safetensors"
@@ -60,18 +53,6 @@ _NEVER = (
         "runs/*",
     ),
 )
-
-
-@dataclass(frozen=True)
-class RemoteFile:
-    """One file of a repository.
-
-    ``digest`` is ``sha256:HEX`` or ``blob:HEX`` (git's sha1), "" when unknown.
-    """
-
-    path: str
-    size: int
-    digest: str = ""
 
 
 def choose(
@@ -132,55 +113,3 @@ def digest_of(path: Path, kind: str, tell: Callable[[int], None] = lambda at: No
                 heard = time.monotonic()
                 tell(file.tell())
     return f"{kind}:{running.hexdigest()}"
-
-
-@dataclass(frozen=True)
-class Fetched:
-    """The record of a fetched folder: its source, and each verified file.
-
-    Files are (size, digest, mtime in ns) by path.
-    """
-
-    repo: str
-    source: str
-    revision: str
-    whole: bool
-    files: Mapping[str, tuple[int, str, int]]
-
-    def has(self, folder: Path, file: RemoteFile) -> bool:
-        """Return True if this file exists as it was verified."""
-        known = self.files.get(file.path)
-        try:
-            status = (folder / file.path).stat()
-        except OSError:
-            return False
-        return (
-            known is not None
-            and known == (file.size, file.digest, status.st_mtime_ns)
-            and status.st_size == file.size
-        )
-
-    def intact(self, folder: Path) -> bool:
-        """Return True if every verified file still exists with its size."""
-        try:
-            return all(
-                (folder / path).stat().st_size == size for path, (size, _, _) in self.files.items()
-            )
-        except OSError:
-            return False
-
-
-def read_record(folder: Path) -> Fetched | None:
-    """Return the record of a folder; None without a valid one."""
-    try:
-        return codec.read(Fetched, read_json(folder / RECORD))
-    except (OSError, ValueError) as error:
-        _log.debug("the record of a download is not read: %s", error)
-        return None
-
-
-def write_record(folder: Path, fetched: Fetched) -> None:
-    """Replace a folder's record atomically. Raises OSError."""
-    new = folder / f"{RECORD}.new"
-    new.write_text(json.dumps({"schema": 1, **codec.write(fetched)}, indent=1), encoding="utf-8")
-    new.replace(folder / RECORD)

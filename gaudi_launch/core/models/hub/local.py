@@ -8,7 +8,7 @@ from pathlib import Path
 
 from gaudi_launch.core.base.paths import data_dir
 from gaudi_launch.core.base.reader import read_json
-from gaudi_launch.core.models.hub.file_choice import read_record
+from gaudi_launch.core.models.hub.record import read_record
 
 _log = logging.getLogger(__name__)
 

@@ -26,7 +26,7 @@ from gaudi_launch.core.base.paths import cache_dir, write_whole
 from gaudi_launch.core.base.reader import parse_json, read_json
 from gaudi_launch.core.base.redact import redact_text
 from gaudi_launch.core.models.config import counted_with, model_from_config, parse_config
-from gaudi_launch.core.models.hub.child import TOKENS, HubError, classify
+from gaudi_launch.core.models.hub.hub_error import TOKENS, HubError, classify
 from gaudi_launch.core.models.model import Model
 from gaudi_launch.core.models.weights import (
     HeaderError,

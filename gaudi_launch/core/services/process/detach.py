@@ -24,7 +24,6 @@ from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.messages import text
 from gaudi_launch.core.base.paths import machine_root
 from gaudi_launch.core.planning.exported import SECRETS
-from gaudi_launch.core.services import preflight
 from gaudi_launch.core.services.containers import check_program, program_of
 from gaudi_launch.core.services.diagnosis.endings import ended
 from gaudi_launch.core.services.log.follow import LaunchProgress
@@ -123,7 +122,7 @@ def start_detached(job: ServiceJob, environment: Mapping[str, str]) -> None:
     with (
         registry.hold(job.name) as name,
         reservation.reserve(job.modules, machine_root()) as cards,
-        preflight.hold_port(job.url, job.name) as port,
+        reservation.hold_port(job.url, job.name) as port,
     ):
         spawn(job, None, environment, (name, *cards, *port))
 

@@ -20,7 +20,7 @@ from gaudi_launch.core.services.state import identity, store
 from gaudi_launch.core.services.state.job import ServiceJob
 
 if TYPE_CHECKING:
-    from gaudi_launch.core.recipes.attach import Keeper
+    from gaudi_launch.core.recipes.keeper import Keeper
 
 _log = logging.getLogger(__name__)
 

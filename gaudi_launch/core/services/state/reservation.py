@@ -11,7 +11,6 @@ import contextlib
 import json
 import logging
 import os
-import socket
 import stat
 import time
 from collections.abc import Callable, Iterator
@@ -20,17 +19,17 @@ from pathlib import Path
 
 from gaudi_launch.core.base import locks
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.core.base.paths import machine_root
 from gaudi_launch.core.host import card_locks
 from gaudi_launch.core.host.hardware import Host
 from gaudi_launch.core.planning.placement import Placement
-from gaudi_launch.core.services.probe import port_free
+from gaudi_launch.core.services.addresses import address_taken, check_free
+from gaudi_launch.core.services.open_ports import address
 
 _log = logging.getLogger(__name__)
 
 _TRIES = 20
 _PAUSE_SECONDS = 0.05
-_PORTS_TRIED = 100
-_LAST_PORT = 65535
 
 
 @contextlib.contextmanager
@@ -73,8 +72,21 @@ def reserve_address(host: str, port: int, service: str, root: Path) -> Iterator[
         for folder in card_locks.lock_folders(root):
             if _prepare(folder):
                 path = folder / card_locks.port_lock_name(host, port)
-                handles += _hold(path, held, partial(_address_taken, host, port, root), service)
+                handles += _hold(path, held, partial(address_taken, host, port, root), service)
         yield tuple(handles)
+
+
+@contextlib.contextmanager
+def hold_port(url: str, name: str) -> Iterator[tuple[int, ...]]:
+    """Reserve the address of a service that is about to start.
+
+    Returns the open lock files, as `reserve` does. Raises LaunchError (MACHINE), naming the service
+    that has it, also one that does not listen yet, or else the process that listens there.
+    """
+    host, port = address(url)
+    with reserve_address(host, port, name, machine_root()) as handles:
+        check_free(host, port)
+        yield handles
 
 
 @contextlib.contextmanager
@@ -177,91 +189,6 @@ def _taken(module: int, handle: int) -> LaunchError:
     if holder is not None:
         who = f"{holder.command} (pid {holder.pid}, {holder.user})"
     return LaunchError("placement.reserved", ExitCode.MACHINE, module=module, holder=who)
-
-
-def check_address(host: str, port: int, root: Path) -> None:
-    """Raise what `reserve_address` would raise now, without reserving."""
-    handle = _lock_on(host, port, root)
-    if handle is None:
-        return
-    try:
-        raise _address_taken(host, port, root, handle)
-    finally:
-        os.close(handle)
-
-
-def _is_reserved(host: str, port: int, root: Path) -> bool:
-    handle = _lock_on(host, port, root)
-    if handle is None:
-        return False
-    os.close(handle)
-    return True
-
-
-def _lock_on(host: str, port: int, root: Path) -> int | None:
-    """Return the open lock file of another launch's address, or None.
-
-    The caller closes it.
-    """
-    for folder in card_locks.lock_folders(root):
-        try:
-            handle = os.open(
-                folder / card_locks.port_lock_name(host, port),
-                os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC,
-            )
-        except OSError:
-            continue
-        try:
-            if locks.is_ofd_locked(handle):
-                return handle
-        except OSError:
-            pass
-        os.close(handle)
-    return None
-
-
-def free_port(host: str, after: int, root: Path) -> int:
-    """Return a free port: the next one above ``after``, or one of the system's."""
-    for port in range(after + 1, min(after + _PORTS_TRIED, _LAST_PORT) + 1):
-        if _is_available(host, port, root):
-            return port
-    return system_port()
-
-
-def system_port() -> int:
-    """Return a free port that the system picks."""
-    with socket.socket() as picked:
-        picked.bind(("", 0))
-        return int(picked.getsockname()[1])
-
-
-def _is_available(host: str, port: int, root: Path) -> bool:
-    if _is_reserved(host, port, root):
-        return False
-    try:
-        return port_free(host, port)
-    except OSError as error:
-        _log.debug("the address cannot be tried: %s", error)
-        # an address that this machine does not have is refused as such
-        return True
-
-
-def _address_taken(host: str, port: int, root: Path, handle: int) -> LaunchError:
-    content = locks.read_holder(handle)
-    holder = card_locks.read_holder(content)
-    pid: object = "-"
-    user = "-"
-    if holder is not None:
-        pid, user = holder.pid, holder.user
-    return LaunchError(
-        "services.port_reserved",
-        ExitCode.MACHINE,
-        port=port,
-        service=card_locks.read_service(content) or "-",
-        pid=pid,
-        user=user,
-        free=free_port(host, port, root),
-    )
 
 
 def sign(handle: int, service: str = "") -> None:

@@ -30,8 +30,8 @@ from gaudi_launch.core.planning.option_table import UPSTREAM, option_table
 from gaudi_launch.core.planning.parse import if_given, number
 from gaudi_launch.core.planning.secret_args import refuse_secret_args
 from gaudi_launch.core.predict.balance import balanced
+from gaudi_launch.core.services.addresses import system_port
 from gaudi_launch.core.services.state import registry
-from gaudi_launch.core.services.state.reservation import system_port
 from gaudi_launch.extensions.bench import case as bench
 from gaudi_launch.extensions.bench.options import BenchOptions
 from gaudi_launch.extensions.bench.tune.state import (

@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
-from gaudi_launch.core.engines.support import (
+from gaudi_launch.core.engines.known_versions import (
     matching,
     newest_or_none,
-    support_of,
     unknown_version,
     versions,
 )
+from gaudi_launch.core.engines.support import support_of
 from gaudi_launch.core.engines.version_facts import (
     Renamed,
     for_gaudi,
@@ -155,7 +155,8 @@ _NO_NAMES = NamesDiff((), (), ())
 
 
 def _version(name: str, python: str | None) -> Version:
-    from gaudi_launch.core.engines.registry import ALIASES, detect_engine, find, has, image_versions
+    from gaudi_launch.core.engines.needed_release import image_versions
+    from gaudi_launch.core.engines.registry import ALIASES, detect_engine, find, has
 
     engine, _, version = ALIASES.get(name, name).partition("@")
     installed = detect_engine(python, name)
@@ -289,7 +290,8 @@ def _used(plans: PlansDiff, options: LaunchOptions) -> frozenset[str]:
 def _problems(
     old: Version, new: Version, model: Model | None, plans: PlansDiff | None, options: LaunchOptions
 ) -> tuple[KnownProblem, ...]:
-    from gaudi_launch.core.engines.conditions import Launched, concerning, conditions, values_of
+    from gaudi_launch.core.engines.conditions import Launched, concerning, conditions
+    from gaudi_launch.core.engines.launch_conditions import values_of
 
     found = []
     for problem in conditions():
@@ -303,7 +305,7 @@ def _problems(
         sent = values_of(side.plan.settings) if side.plan is not None else {}
         from gaudi_launch.core.host.accelerators import product_of
         from gaudi_launch.core.host.machine import load
-        from gaudi_launch.core.launch.forecast_case import own_accelerator
+        from gaudi_launch.core.launch.machine import own_accelerator
 
         launched = Launched(model, product_of(load(options.machine)) or own_accelerator(), sent)
         concerned |= {each.id for each in concerning(version.label, launched)}

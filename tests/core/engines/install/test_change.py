@@ -10,7 +10,7 @@ import pytest
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.engines.install.change import change, place_for, trial
-from gaudi_launch.core.engines.install.in_use import MARKER, marker_of
+from gaudi_launch.core.engines.install.marker import MARKER, marker_of
 from gaudi_launch.core.engines.install.switch import Versions
 
 WANTED = {"ray": "2", "vllm": "1", "beside": "/cpu", "python": "/p"}

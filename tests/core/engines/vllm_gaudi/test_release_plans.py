@@ -15,7 +15,7 @@ import pytest
 from gaudi_launch.core.buckets.engine_buckets import engine_buckets
 from gaudi_launch.core.buckets.families import ladder_name
 from gaudi_launch.core.buckets.ladder_rules import rules_of
-from gaudi_launch.core.engines.support import releases, version_of
+from gaudi_launch.core.engines.known_versions import releases, version_of
 from gaudi_launch.core.engines.vllm_gaudi.engine import create
 from gaudi_launch.core.engines.vllm_gaudi.rules import state_blocks
 from gaudi_launch.core.host import simulated

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from gaudi_launch.core.engines.known_versions import releases
 from gaudi_launch.core.engines.registry import find
-from gaudi_launch.core.engines.support import releases
 from gaudi_launch.core.engines.version_facts import reads_variable
 from gaudi_launch.core.host import simulated
 from gaudi_launch.core.planning.engine import Context

@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 
 from gaudi_launch.core.models.hub import child
-from gaudi_launch.core.models.hub.child import HubError, classify, reason_of
 from gaudi_launch.core.models.hub.file_choice import PARTS
+from gaudi_launch.core.models.hub.hub_error import HubError, classify, reason_of
 from tests.support.local_hub import REVISION, Hub
 
 WEIGHTS = b"weights"

@@ -23,13 +23,8 @@ from gaudi_launch.core.models.hub.download import (
     list_files,
     pull,
 )
-from gaudi_launch.core.models.hub.file_choice import (
-    PARTS,
-    Fetched,
-    RemoteFile,
-    read_record,
-    write_record,
-)
+from gaudi_launch.core.models.hub.file_choice import PARTS
+from gaudi_launch.core.models.hub.record import Fetched, RemoteFile, read_record, write_record
 from tests.support.scripted_hosts import failed
 
 SMALL, LARGE = RemoteFile("config.json", 2, "sha256:1"), RemoteFile("deep/m.safetensors", 5, "")

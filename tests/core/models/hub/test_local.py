@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_launch.core.models.hub.file_choice import RECORD, Fetched, write_record
 from gaudi_launch.core.models.hub.local import find_local, folder_for
+from gaudi_launch.core.models.hub.record import RECORD, Fetched, write_record
 from tests.support.shards import shard
 
 REPO = "me/m"

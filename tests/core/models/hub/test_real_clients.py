@@ -24,8 +24,9 @@ from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.models.folder_lock import NAME as LOCK
 from gaudi_launch.core.models.hub import download
 from gaudi_launch.core.models.hub import file_choice as hub_files
-from gaudi_launch.core.models.hub.file_choice import RECORD, RemoteFile, choose, read_record, safe
+from gaudi_launch.core.models.hub.file_choice import choose, safe
 from gaudi_launch.core.models.hub.local import find_local, folder_for
+from gaudi_launch.core.models.hub.record import RECORD, RemoteFile, read_record
 from tests.support.local_hub import REVISION, Hub
 from tests.support.processes import is_alive
 from tests.support.refusals import failing

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from gaudi_launch.core.services.process import marks
 from gaudi_launch.core.services.state import identity, orphans
 from gaudi_launch.core.services.state.orphans import Orphan, end
 from gaudi_launch.core.services.state.registry import Held
@@ -57,10 +58,10 @@ def test_a_process_that_is_gone_or_hidden_proves_nothing(tmp_path: Path) -> None
     assert (answer.held, answer.why) == (Held.UNKNOWN, "No such file or directory")
     assert orphans._is_elsewhere(GONE) is True
     assert orphans._is_elsewhere(os.getpid()) is False
-    assert orphans.is_of(GONE, str(tmp_path), tmp_path) is False
-    assert orphans.is_of(os.getpid(), str(tmp_path), tmp_path) is True
-    assert orphans.is_of(os.getpid(), str(tmp_path / ".."), tmp_path) is False
-    assert (orphans.service_of(GONE), orphans._command(GONE)) == (None, "?")
+    assert marks.is_of(GONE, str(tmp_path), tmp_path) is False
+    assert marks.is_of(os.getpid(), str(tmp_path), tmp_path) is True
+    assert marks.is_of(os.getpid(), str(tmp_path / ".."), tmp_path) is False
+    assert (marks.service_of(GONE), orphans._command(GONE)) == (None, "?")
 
 
 def test_a_process_is_shown_by_its_arguments_in_plain_letters() -> None:

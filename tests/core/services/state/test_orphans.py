@@ -28,7 +28,7 @@ import os, subprocess, sys, time
 from pathlib import Path
 from gaudi_launch.core.services.process import process
 from gaudi_launch.core.services.state import registry, store
-from gaudi_launch.core.services.state.orphans import MARK
+from gaudi_launch.core.services.process.marks import MARK
 process.adopt_orphans()
 with registry.hold("a"):
     folder = store.service_dir("a")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gaudi_launch.core.base.errors import ExitCode
-from gaudi_launch.core.engines.support import versions
+from gaudi_launch.core.engines.known_versions import versions
 from gaudi_launch.core.engines.version_facts import names_of, renames
 from gaudi_launch.core.planning.launch_options import LaunchOptions
 from gaudi_launch.extensions.migrate.diff.case import EnginesDiff, NamesDiff, engines_diff

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gaudi_launch.core.base.errors import ExitCode
-from gaudi_launch.core.services.preflight import check_port
+from gaudi_launch.core.services.addresses import check_port
 from tests.support.refusals import refused
 
 
