@@ -32,7 +32,7 @@ def prepared(installed: Installed | None = INSTALLED) -> Prepared:
 
 def answering(
     monkeypatch: pytest.MonkeyPatch,
-    answer: introspect.IntrospectedBuckets | None,
+    answer: tuple[str, Buckets] | None,
     ours: tuple[str, str] = (PLAIN_GRID, "linear"),
 ) -> list[tuple[Any, ...]]:
     """Let the engine answer so; None: with our own arithmetic. The questions are kept."""
@@ -40,17 +40,15 @@ def answering(
 
     def ask_engine(
         python: str | Path, package: str, env: Any, arguments: Any
-    ) -> introspect.IntrospectedBuckets:
+    ) -> tuple[str, Buckets]:
         asked.append((python, package, arguments.get("bucket_file")))
-        return answer or introspect.IntrospectedBuckets(
-            engine_buckets(*ours, env, arguments), ours[1]
-        )
+        return answer or (ours[1], engine_buckets(*ours, env, arguments))
 
     monkeypatch.setattr(introspect, "ask_engine", ask_engine)
     return asked
 
 
 def test_another_list_is_believed_and_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    answering(monkeypatch, introspect.IntrospectedBuckets(OTHER, "linear"))
+    answering(monkeypatch, ("linear", OTHER))
     plan = prepared().plan()
     assert plan.buckets == OTHER and plan.warnings[-1].id == "plan.engine_buckets"

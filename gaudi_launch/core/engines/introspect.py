@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from gaudi_launch.core.base import interrupt
-from gaudi_launch.core.base.messages import Message, message, rendered
+from gaudi_launch.core.base.messages import Message, message, text
 from gaudi_launch.core.base.reader import parse_json
 from gaudi_launch.core.buckets.bucket_list import Bucket, BucketError, Buckets
 from gaudi_launch.core.buckets.engine_buckets import engine_buckets
@@ -32,21 +32,6 @@ hundred files.
 """
 # of them, for the answer after the parser's time is over
 _END_SECONDS = 2.0
-
-
-@dataclass(frozen=True)
-class IntrospectedBuckets:
-    """The answer of an installed engine.
-
-    ``buckets`` None: it did not answer, ``why`` is the reason as a sentence. ``algorithm``: its
-    effective algorithm, as in `engine_buckets` (``linear-limit`` has the padding limit).
-    ``failed``: it reports that it cannot start with this configuration; ``why`` is its text.
-    """
-
-    buckets: Buckets | None
-    algorithm: str | None = None
-    why: Message | None = None
-    failed: bool = False
 
 
 @dataclass(frozen=True)
@@ -68,31 +53,30 @@ def ask_engine(
     args: Mapping[str, Any],
     *,
     seconds: float = SECONDS,
-) -> IntrospectedBuckets:
-    """Return the buckets that this installed package makes of ``env`` and ``args``.
+) -> tuple[str, Buckets] | None:
+    """Return the algorithm and list that an installed package makes of these values.
 
-    ``args`` are those of `engine_buckets`. Never raises for what the interpreter does: an engine
-    that is absent, slow or broken gives a reason instead. Our variables that engines read are not
-    passed on; ``env`` is all it gets.
+    The algorithm is one of `engine_buckets` (``linear-limit`` has the padding limit), as ``args``
+    are. None for an engine that is absent, slow or broken; the log has the reason. Our variables
+    that engines read are not passed on; ``env`` is all it gets. Raises BucketError where it reports
+    that it cannot start with this configuration.
     """
     complete = {"max_num_prefill_seqs": args.get("max_num_seqs"), **args}
     case = {"env": {name: str(value) for name, value in env.items()}, "args": complete}
     try:
         found = ask_buckets(python, package, [case], seconds=seconds)
     except (OSError, ValueError, subprocess.TimeoutExpired) as error:
-        return _without("warmup_engine.ask_failed", python=python, error=type(error).__name__)
+        _log.debug("the installed engine gives no buckets: %s", type(error).__name__)
+        return None
     try:
         reply = found.replies[0]
-        if "error" in reply:
-            return replace(_without("warmup_engine.ask_refused", error=reply["error"]), failed=True)
-        buckets = Buckets(_triples(reply["prompt"]), _triples(reply["decode"]))
-        return IntrospectedBuckets(buckets, str(reply["algorithm"]))
+        if "error" not in reply:
+            buckets = Buckets(_triples(reply["prompt"]), _triples(reply["decode"]))
+            return str(reply["algorithm"]), buckets
     except (ValueError, KeyError, TypeError, IndexError):
-        return _without("warmup_engine.ask_failed", python=python, error=found.last_line)
-
-
-def _without(id: str, **values: object) -> IntrospectedBuckets:
-    return IntrospectedBuckets(None, why=message(id, **values))
+        _log.debug("the installed engine gives no buckets: %s", found.last_line)
+        return None
+    raise BucketError(text("warmup_engine.ask_refused", error=reply["error"]))
 
 
 class InstalledBuckets:
@@ -111,21 +95,14 @@ class InstalledBuckets:
         """Return its strategy and list. Raises BucketError where it cannot start."""
         key = json.dumps([asked.package, dict(asked.environment), dict(asked.arguments)])
         if key not in self._known:
-            self._known[key] = self._ask(asked)
+            self._known[key] = ask_engine(
+                self._python, asked.package, asked.environment, asked.arguments
+            )
         found = self._known[key]
         self.difference = None
         if found is not None:
             self.difference = _difference(asked, found[1])
         return found
-
-    def _ask(self, asked: BucketQuestion) -> tuple[str, Buckets] | None:
-        answer = ask_engine(self._python, asked.package, asked.environment, asked.arguments)
-        if answer.failed:
-            raise BucketError(rendered(answer.why))
-        if answer.buckets is None:
-            _log.debug("the installed engine gives no buckets: %s", rendered(answer.why))
-            return None
-        return answer.algorithm or asked.algorithm, answer.buckets
 
 
 def _difference(asked: BucketQuestion, theirs: Buckets) -> Message | None:
