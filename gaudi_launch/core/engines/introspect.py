@@ -53,12 +53,12 @@ def ask_engine(
     *,
     seconds: float = SECONDS,
 ) -> tuple[str, Buckets] | None:
-    """Return the algorithm and list that this installed package makes of ``env`` and ``args``.
+    """Return the algorithm and list that an installed package makes of these values.
 
-    The algorithm is one of `core.buckets.engine_buckets` (``linear-limit`` has the padding limit),
-    as ``args`` are. None for an engine that is absent, slow or broken; the log has the reason. Our
-    variables that engines read are not passed on; ``env`` is all it gets. Raises BucketError where
-    it reports that it cannot start with this configuration.
+    The algorithm is one of `engine_buckets` (``linear-limit`` has the padding limit), as ``args``
+    are. None for an engine that is absent, slow or broken; the log has the reason. Our variables
+    that engines read are not passed on; ``env`` is all it gets. Raises BucketError where it reports
+    that it cannot start with this configuration.
     """
     complete = {"max_num_prefill_seqs": args.get("max_num_seqs"), **args}
     case = {"env": {name: str(value) for name, value in env.items()}, "args": complete}
