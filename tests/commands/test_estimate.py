@@ -92,12 +92,6 @@ def test_clients_are_those_that_are_served_at_once_unless_given(
     assert expected(usual) < expected(static)
 
 
-@pytest.mark.parametrize("gone", ["--software", "--moe"])
-def test_an_option_that_went_is_named(capsys: pytest.CaptureFixture[str], gone: str) -> None:
-    assert run(["estimate", LLAMA, gone, "1.24.1"]) == 2
-    assert f"`estimate {gone}` is now: gaudi-launch estimate" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize(
     ("model", "setup", "kind", "of"),
     [

@@ -13,10 +13,10 @@ from rich.console import Console
 from gaudi_launch.cli import short_page
 from gaudi_launch.cli.main import run
 from gaudi_launch.cli.options import LaunchOptions
-from gaudi_launch.cli.views.memory_bar import PARTS, bar, legend, shares
+from gaudi_launch.cli.views.memory_bar import shares
 from gaudi_launch.commands.plan import view
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
-from gaudi_launch.core.base.messages import message, set_language
+from gaudi_launch.core.base.messages import message
 from gaudi_launch.core.doctor.runner import CHECKS, judge
 from gaudi_launch.core.launch.route import checked_plan
 from gaudi_launch.core.launch.todo import CheckedPlan
@@ -208,24 +208,6 @@ def test_all_and_verbose_show_every_setting(
         assert out.count("computed: the start script sets it") == 2
 
 
-def test_a_bar_shows_what_is_beyond_the_card() -> None:
-    sizes = {"weights": 90.0, "activations": 30.0, "card": 60.0}
-    assert bar(sizes, 42, ascii=True).plain == "[" + "#" * 20 + "]" + "#" * 10 + "=" * 10
-    within = {"weights": 30.0, "free": 30.0, "card": 60.0}
-    assert bar(within, 12, ascii=True).plain == "[#####.....]"
-
-
 def test_small_parts_have_a_mark_and_the_bar_keeps_its_width() -> None:
     assert shares([1000.0, 0.1, 0.0, 0.1], 10) == [8, 1, 0, 1]
     assert shares([1.0, 1.0, 1.0], 10) == [4, 3, 3]
-
-
-def test_a_legend_names_every_part() -> None:
-    set_language("en")
-    memory = {part.name: 1.0 for part in PARTS}
-    found = legend({**memory, "card": 5.0}, 256, ascii=True).plain
-    set_language(None)
-    assert found == (
-        "# weights 1.0  = activations 1.0  + graphs 1.0  : KV cache 1.0 (256 tokens)  "
-        "% states 1.0  . free 1.0  of 5.0 GiB per card"
-    )

@@ -17,7 +17,7 @@ from gaudi_launch.core.base.messages import message
 from gaudi_launch.core.engines.install.install_steps import SetupExtras, dockerfile
 from gaudi_launch.core.engines.needed_release import needed_release
 from gaudi_launch.core.planning.container import Container, Mount
-from gaudi_launch.core.render import text, yaml_text
+from gaudi_launch.core.render import yaml_text
 from gaudi_launch.core.render.compose import ComposeEngine, mounted, render, render_several
 from gaudi_launch.core.render.gateway import GatewayFiles, GatewaySecrets
 from gaudi_launch.core.render.plan_container import container_of
@@ -145,10 +145,6 @@ def test_control_characters_stay_in_values_and_leave_comments(mark: str) -> None
     content = yaml_text.documents([yaml_text.dump({"model": word})], [f"serving {word}"])
     assert yaml.safe_load(content) == {"model": word}
     assert mark not in content.replace(yaml_text.dump({"model": word}), "")
-
-
-def test_comments_have_no_control_characters() -> None:
-    assert text.comments(["a\x1b[2Jb\nc"]) == ["# a?[2Jb?c"]
 
 
 @pytest.mark.parametrize(

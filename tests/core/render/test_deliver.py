@@ -31,16 +31,6 @@ def test_the_place_of_each_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert places(quadlet, "/x/y") == {Path("/x/y.container"): "x.container"}
 
 
-def test_files_are_written_with_their_rights(tmp_path: Path) -> None:
-    out = tmp_path / "far" / "out"
-    assert write(TWO, str(out), force=False) == [out / "a.container", out / "deep" / "b"]
-    assert (out / "a.container").read_bytes() == "é".encode()
-    modes = [(out / name).stat().st_mode & 0o777 for name in TWO.files]
-    assert modes == [0o644, 0o755]
-    # several files go into a folder, whatever its name is
-    assert sorted(path.name for path in out.rglob("*")) == ["a.container", "b", "deep"]
-
-
 def test_nothing_is_replaced_without_consent(tmp_path: Path) -> None:
     (tmp_path / "deep").mkdir()
     (tmp_path / "deep" / "b").write_text("mine")

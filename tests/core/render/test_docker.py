@@ -10,7 +10,6 @@ from gaudi_launch.core.base.errors import ExitCode
 from gaudi_launch.core.base.messages import message
 from gaudi_launch.core.planning.container import Container, Mount
 from gaudi_launch.core.render import compose, docker, quadlet
-from gaudi_launch.core.render.docker import health_words, run_words
 from gaudi_launch.core.render.rendered import Rendered
 from tests.support.cli import golden
 from tests.support.scripted_hosts import failed
@@ -102,12 +101,3 @@ def test_fields_of_a_mount_that_have_quotes() -> None:
     assert line == (
         'PodmanArgs="--mount=type=bind,\\"source=/a\\"\\"b,c\\",destination=/d,ro=true"'
     )
-
-
-def test_the_limits_and_the_health_of_a_container() -> None:
-    assert health_words(PLAIN) == ()
-    words = run_words(CARDS, "x", limits={"nofile": (1, 2)}, with_health=False)
-    ours = [word for word in words if word.startswith(("--ulimit", "--health", "--stop"))]
-    assert ours == ["--ulimit=memlock=-1:-1", "--stop-timeout=30", "--ulimit=nofile=1:2"]
-    none = run_words(CARDS, "x", limits={"memlock": (1, 1)}, with_health=False)
-    assert "--ulimit=memlock=-1:-1" not in none

@@ -161,12 +161,15 @@ def test_ctrl_c_at_a_terminal_ends_the_answer_and_keeps_its_part(
             manner.gap, manner.pieces = 0.001, 1
             os.kill(os.getpid(), signal.SIGINT)
 
+        pressing = threading.Thread(target=press)
+
         def ask() -> str:
-            threading.Thread(target=press).start()
+            pressing.start()
             return "one\n"
 
         monkeypatch.setattr(sys, "stdin", Keyboard(ask, "two\n"))
         code, out, _ = output(capsys, "chat", url)
+        pressing.join()
     assert code == 0 and "(stopped)" in out
     [_, [one, part, two]] = talks(manner)
     assert (one, two) == (user("one"), user("two"))

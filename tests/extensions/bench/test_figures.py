@@ -29,41 +29,6 @@ SAMPLES = (
 )
 
 
-def test_the_figures_by_hand() -> None:
-    found = statistics.summary(SAMPLES)
-    counts = {
-        name: found[name]
-        for name in ("requests", "completed", "failed", "input_tokens", "output_tokens")
-    }
-    assert counts == {
-        "requests": 3,
-        "completed": 2,
-        "failed": 1,
-        "input_tokens": 22,
-        "output_tokens": 5,
-    }
-    # from the first arrival to the last end, the failure's too: 3 s
-    assert (found["seconds"], found["request_rate"], found["output_rate"]) == (
-        3.0,
-        0.666667,
-        1.666667,
-    )
-    assert found["total_rate"] == 9.0
-    assert (found["ttft"]["mean"], found["ttft"]["max"]) == (1.0, 1.0)
-    # 0.4 s over 2 tokens, 0.2 s over 1
-    assert (found["tpot"]["mean"], found["itl"]["p50"], found["itl"]["max"]) == (0.2, 0.2, 0.3)
-    assert found["latency"] == {
-        "mean": 1.3,
-        "p50": 1.3,
-        "p90": 1.38,
-        "p95": 1.39,
-        "p99": 1.398,
-        "max": 1.4,
-    }
-    assert found["late"]["max"] == 0.5
-    assert statistics.errors(SAMPLES) == [("status 500", 1, "dead")]
-
-
 @settings(deadline=None)
 @given(
     st.lists(

@@ -70,13 +70,3 @@ def test_a_log_that_has_not_begun_has_no_lines(capsys: pytest.CaptureFixture[str
         "lines": [],
     }
     assert (code, shown) == (0, expected)
-
-
-def test_an_unknown_service_is_an_error_object(capsys: pytest.CaptureFixture[str]) -> None:
-    ended_service(b"")
-    for command in ("logs", "wait"):
-        code, shown = answer(capsys, command, "demmo", "--json")
-        error = shown["error"]
-        assert isinstance(error, dict)
-        assert (code, error["id"]) == (2, "services.unknown")
-        assert error["message"].endswith("Did you mean demo?")

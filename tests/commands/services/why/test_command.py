@@ -64,24 +64,6 @@ def test_the_remedies_of_a_log_name_its_model(
     ]
 
 
-def test_lines_of_a_huge_log_keep_their_numbers(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(excerpt, "HEAD_BYTES", 1000)
-    monkeypatch.setattr(excerpt, "TAIL_BYTES", 2000)
-    monkeypatch.setattr(excerpt, "_PIECE", 64)
-    lines = [f"INFO line {number}" for number in range(1, 1001)]
-    lines[998] = OOM.strip()
-    log = tmp_path / "engine.log"
-    log.write_text("\n".join(lines) + "\n")
-    assert reading(capsys, "why", str(log))["causes"][0]["evidence"][0]["line"] == 999
-    read = excerpt.read_excerpt(log)
-    assert len(read.text) < 3200
-    shown = read.text.splitlines()
-    for position in (1, read.head_lines, read.head_lines + 1, len(shown)):
-        assert shown[position - 1] == lines[read.line_in_file(position) - 1]
-
-
 def test_a_pipe_and_stdin(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
