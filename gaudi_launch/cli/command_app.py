@@ -47,7 +47,7 @@ class HelpCommand(typer.core.TyperCommand):
         return list(super().parse_args(ctx, args))
 
     def shell_complete(self, ctx: Any, incomplete: str) -> list[Any]:
-        """Return the options that complete a word, with their help."""
+        """Return the options that begin so, with their help."""
         return _completions(super().shell_complete(ctx, incomplete))
 
     def get_help(self, ctx: Any) -> str:
@@ -63,9 +63,9 @@ class HelpCommand(typer.core.TyperCommand):
 
 
 def _completions(items: list[Any]) -> list[Any]:
-    """Return completions with a help in the language in force, and without straight apostrophes.
+    """Return completions with their help in the language in force, for any shell.
 
-    typer doubles one (typer/_completion_classes.py), which zsh reads as none.
+    typer doubles an apostrophe (typer/_completion_classes.py), which zsh reads as none.
     """
     for item in items:
         item.help = translated(item.help or "").replace("'", "\u02bc") or None
@@ -85,7 +85,7 @@ class HelpGroup(typer.core.TyperGroup):
         return {"render": "targets"}.get(str(self.name), "")
 
     def shell_complete(self, ctx: Any, incomplete: str) -> list[Any]:
-        """Return the commands and options that complete a word, with their help."""
+        """Return the commands and options that begin so, with their help."""
         return _completions(super().shell_complete(ctx, incomplete))
 
     def get_help(self, ctx: Any) -> str:

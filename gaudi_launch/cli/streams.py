@@ -80,7 +80,7 @@ def shows(stream: TextIO, text: str) -> bool:
 
 
 def folds(stream: TextIO) -> bool:
-    """Report whether lines of a stream are folded: on a terminal, and in a pipe with COLUMNS."""
+    """Report whether lines are folded: on a terminal, and with COLUMNS in a pipe."""
     return stream.isatty() or os.environ.get("COLUMNS", "").isdigit()
 
 

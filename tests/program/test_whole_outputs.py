@@ -57,7 +57,6 @@ COMMANDS: dict[str, tuple[str, bool]] = {
     "inspect": ("inspect Qwen/Qwen3-30B-A3B --engine deepseek_r1 --accelerator gaudi2", True),
     "stack-plan": (f"stack plan stack.yaml {_MACHINE}", True),
     "doctor-list": ("doctor --list --only cards", True),
-    "doctor": ("doctor --machine simulated:hls2+bad-tuning", False),
     "help": ("help", True),
     "migrate": (
         f"migrate {_MACHINE} -- bash start_gaudi_vllm_server.sh -w Qwen/Qwen3-8B -n 2",

@@ -21,7 +21,7 @@ _BLANKS = 4
 
 
 def show_questions() -> None:
-    """Print a question for each command of the first screen, and where all questions are."""
+    """Print a question for each command of the first screen."""
     every = [each for questions in every_question().values() for each in questions]
     first: dict[str, Question] = {}
     for each in every:

@@ -99,5 +99,5 @@ def _violations(ask: Ask) -> dict[int, dict[str, int]]:
 
 
 def _limit(files: Files, card: Card) -> int | None:
-    """Return the critical temperature in C that a card's sensor reports, None without one."""
+    """Return a card's critical temperature in C; None where none is reported."""
     return (sensor(files, card, "temp1_crit") or 0) // 1000 or None

@@ -256,7 +256,7 @@ def check_path(path: Path) -> None:
 
 
 def _check_replaceable(path: Path) -> None:
-    """Refuse all but a new file and a saved plan; a pipe, which would wait, is not opened."""
+    """Refuse all but a new file and a saved plan. A pipe is not opened: it waits."""
     if not path.exists():
         return
     other = LaunchError("saved.other_file", ExitCode.USAGE, path=str(path))

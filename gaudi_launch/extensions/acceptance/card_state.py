@@ -1,4 +1,4 @@
-"""What a card counts, its limit and its peak, for the acceptance test."""
+"""Counters, limit and peak of a card, for the acceptance test."""
 
 from __future__ import annotations
 
