@@ -226,27 +226,23 @@ class Simulation:
                 known[replicas] = self._with_replicas(trial, setup, replicas, None) or trial
             return not set(known[replicas].missed) & {"ttft", "tpot", "e2e"}
 
-        most = min(pool or _MOST_REPLICAS, _MOST_REPLICAS)
-        low, high, step = 0, first, 1
-        if meets(first):
-            if goal.name in ("throughput", "latency"):
-                return trial
-            # one less would be beyond what a replica serves at all
-            while high > 1 and goal.demand / ((high - 1) * engines) <= CEILING * trial.full:
-                if not meets(high - 1):
-                    break
-                high -= 1
+        def is_served(replicas: int) -> bool:
+            # beyond it no replica serves its part with any latency
+            return goal.demand / (replicas * engines) <= CEILING * trial.full
+
+        fewest = first
+        if not meets(first):
+            fewest = _fewest_above(first, min(pool or _MOST_REPLICAS, _MOST_REPLICAS), meets)
+        elif goal.name in ("throughput", "latency"):
+            return trial
         else:
-            low = first
-            while not meets(high) and high < most:
-                low, high, step = high, min(most, high + step), 2 * step
-            while meets(high) and high - low > 1:
-                middle = (low + high) // 2
-                low, high = (low, middle) if meets(middle) else (middle, high)
-        found = known[high]
-        if not self.case.load.recorded and high == first:
+            while fewest > 1 and is_served(fewest - 1) and meets(fewest - 1):
+                fewest -= 1
+        found = known[fewest]
+        if not self.case.load.recorded and fewest == first:
             return found
-        return replace(found, each=max(trial.each * (high == 1), goal.demand / (high * engines)))
+        least = trial.each if fewest == 1 else 0.0
+        return replace(found, each=max(least, goal.demand / (fewest * engines)))
 
     def cards_between(self, trial: Trial, evidence: Evidence | None) -> tuple[int, int] | None:
         """Return the fewest and the most cards within the range of the speed.
@@ -329,6 +325,23 @@ class Simulation:
             # a target that only another seed misses is missed, too
             miss=max(miss, 1.0 + 1e-9) if names else miss,
         )
+
+
+def _fewest_above(first: int, most: int, meets: Callable[[int], bool]) -> int:
+    """Return the fewest of more than ``first`` that meet; ``most`` where none do.
+
+    By steps that double, then by halves.
+    """
+    low, high, step = first, first, 1
+    while not meets(high) and high < most:
+        low, high, step = high, min(most, high + step), 2 * step
+    while meets(high) and high - low > 1:
+        middle = (low + high) // 2
+        if meets(middle):
+            high = middle
+        else:
+            low = middle
+    return high
 
 
 def _numbers(goal: Goal, least: int, most: int | None) -> list[int]:

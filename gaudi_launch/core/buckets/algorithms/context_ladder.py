@@ -250,24 +250,11 @@ def _prompt_rows(
     """
     if not batches or not contexts:
         raise broken("ValueError", "max() arg is an empty sequence")
-    chunk, rules = args.mamba_chunk_size, flags.rules
-    rounds = rules.chunks in ("any", "checked")
-    if rules.chunks == "stated":
-        rounds = args.mamba_chunk_size_is_explicit
-    if chunk > 0 and rounds:
-        queries = [math.ceil(query / chunk) * chunk for query in queries]
-    largest = contexts[-1]
+    queries = _in_chunks(flags.rules, args, queries)
     cells: list[tuple[int, Sequence[int]]] = []
-    follows = rules.long_contexts != "none" and args.max_model_len >= LONG_CONTEXT
-    bound = flags.context_max if rules.long_contexts == "bounded" else None
-    for query in queries:
-        if follows:
-            # A refused replacement keeps the one of the query before: the engine overwrites its
-            # loop variable.
-            filling = (args.max_model_len - query) // args.block_size
-            if filling >= 0 and (bound is None or filling < bound):
-                largest = filling
-        found = {*contexts[:-1], largest}
+    largest = _largest_contexts(flags, args, queries, contexts[-1])
+    for query, last in zip(queries, largest, strict=True):
+        found = {*contexts[:-1], last}
         kept = sorted(context for context in found if prompt_kept(flags, args, query, context))
         if kept:
             cells.append((query, kept))
@@ -276,6 +263,38 @@ def _prompt_rows(
         return [(batch, cells) for batch in batches]
     budget = args.max_num_batched_tokens
     return [(batch, [cell for cell in cells if batch * cell[0] <= budget]) for batch in batches]
+
+
+def _in_chunks(rules: LadderRules, args: Arguments, queries: list[int]) -> list[int]:
+    """Return the queries in complete chunks of a state, where the release rounds."""
+    chunk, rounds = args.mamba_chunk_size, rules.chunks in ("any", "checked")
+    if rules.chunks == "stated":
+        rounds = args.mamba_chunk_size_is_explicit
+    if chunk <= 0 or not rounds:
+        return queries
+    return [math.ceil(query / chunk) * chunk for query in queries]
+
+
+def _largest_contexts(
+    flags: PluginFlags, args: Arguments, queries: list[int], largest: int
+) -> list[int]:
+    """Return the largest context of each query.
+
+    It is ``largest`` where no rule of the release replaces it.
+    """
+    rules = flags.rules
+    if rules.long_contexts == "none" or args.max_model_len < LONG_CONTEXT:
+        return [largest] * len(queries)
+    bound = flags.context_max if rules.long_contexts == "bounded" else None
+    found = []
+    for query in queries:
+        # A refused replacement keeps the one of the query before: the engine overwrites its
+        # loop variable.
+        filling = (args.max_model_len - query) // args.block_size
+        if filling >= 0 and (bound is None or filling < bound):
+            largest = filling
+        found.append(largest)
+    return found
 
 
 def _merged_equal_queries(
