@@ -134,7 +134,7 @@ COMPLETES = "_GAUDI_LAUNCH_COMPLETE"
 
 # commands of a command, which its own module does not import
 SUBCOMMANDS: dict[str, str] = {
-    "devices power": "commands.devices.power.command",
+    "devices power": "commands.devices.power",
     "devices snapshot": "commands.devices.snapshot",
     "engines diff": "extensions.migrate.diff.command",
     "render kubernetes": "extensions.kubernetes.command",

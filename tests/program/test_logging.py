@@ -52,7 +52,7 @@ ANSWERS = {
         "core/models/weights.py: has_weights",
         "core/predict/learned.py: read_learned",
         "core/planning/model_name.py: _entries",
-        "core/planning/profiles.py: _folder",
+        "core/planning/profiles.py: _own_files",
         "core/recipes/cache_root.py: flat_files",
         "core/recipes/key_locks.py: _open",
         "core/recipes/key_locks.py: in_use",

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 import typer
 
 from gaudi_launch.cli.command_app import JSON, CommandApp
+from gaudi_launch.cli.console import emit_json
 from gaudi_launch.cli.machine_option import MACHINE
 from gaudi_launch.commands.devices.command import given
-from gaudi_launch.commands.devices.power.view import show_commands, show_outcomes
 from gaudi_launch.core.base import paths
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.messages import text
@@ -58,7 +59,7 @@ def power(
         return _finish(power_limit.undo(paths.machine_root(), _hl_smi()), as_json)
     changes = power_limit.planned(load(machine), limit, mapped(parse_modules, modules))
     if dry_run:
-        return show_commands(changes, as_json)
+        return _show_commands(changes, as_json)
     _confirm(changes, yes)
     _finish(power_limit.apply(paths.machine_root(), changes, _hl_smi()), as_json)
 
@@ -81,6 +82,43 @@ def _confirm(changes: Sequence[CapChange], yes: bool) -> None:
 
 
 def _finish(outcomes: Sequence[CapOutcome], as_json: bool) -> None:
-    show_outcomes(outcomes, as_json)
+    _show_outcomes(outcomes, as_json)
     if any(each.status == "failed" for each in outcomes):
         raise typer.Exit(int(ExitCode.FAILED))
+
+
+def _show_commands(changes: Sequence[CapChange], as_json: bool) -> None:
+    """Print the hl-smi commands of the changes."""
+    lines = [" ".join(["hl-smi", *change.arguments]) for change in changes]
+    if as_json:
+        emit_json({"schema": 1, "commands": lines})
+    else:
+        print("\n".join(lines))
+
+
+def _show_outcomes(outcomes: Sequence[CapOutcome], as_json: bool) -> None:
+    """Print the result of each change."""
+    if as_json:
+        return emit_json({"schema": 1, "cards": [_outcome_json(each) for each in outcomes]})
+    if not outcomes:
+        print(text("power.nothing_to_undo"))
+    for each in outcomes:
+        change = each.change
+        id = f"power.cap_{each.status}"
+        print(
+            text(
+                id, bus=change.bus, before=change.before_w, after=change.after_w, reason=each.reason
+            )
+        )
+
+
+def _outcome_json(outcome: CapOutcome) -> dict[str, Any]:
+    return {
+        "module": outcome.change.module,
+        "bus": outcome.change.bus,
+        "status": outcome.status,
+        "before_w": outcome.change.before_w,
+        "requested_w": outcome.change.after_w,
+        "now_w": outcome.now_w,
+        "reason": outcome.reason,
+    }
