@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from gaudi_launch.core.buckets.bucket_list import Buckets
-from gaudi_launch.core.recipes import cache_root, cache_session, maintenance
+from gaudi_launch.core.recipes import cache_root, keeper, maintenance
 from gaudi_launch.core.recipes.key import KeyParts
 
 KEYS = 20
@@ -39,7 +39,7 @@ def bare_walk(folder: str) -> int:
 def fill(root: Path, files: int) -> None:
     for number in range(KEYS):
         parts = KeyParts(model="bench", tensor_parallel=number + 1)
-        with cache_session.opened(root, parts, Buckets([], [])) as session:
+        with keeper.opened(root, parts, Buckets([], [])) as session:
             for recipe in range(files // KEYS):
                 (session.folder / f"graph_{recipe:06d}.recipe").write_bytes(b"x")
             session.finish(1.0, Buckets([], []), None)

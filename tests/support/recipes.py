@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from gaudi_launch.core.buckets.bucket_list import Buckets
-from gaudi_launch.core.recipes import cache_session
+from gaudi_launch.core.recipes import keeper
 from gaudi_launch.core.recipes.key import KeyParts
 
 PARTS = KeyParts(
@@ -33,7 +33,7 @@ def fill(
     root: Path, parts: KeyParts = PARTS, buckets: Buckets = BUCKETS, num_blocks: int | None = 900
 ) -> Path:
     """Fill a cache as a launch does, with four recipes; return the engine's folder."""
-    with cache_session.opened(root, parts, buckets, num_blocks) as session:
+    with keeper.opened(root, parts, buckets, num_blocks) as session:
         for number in range(4):
             (session.folder / f"recipe_{number}.recipe").write_bytes(
                 bytes([number + 1]) * (number + 1) * 100

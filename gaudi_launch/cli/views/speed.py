@@ -39,7 +39,7 @@ def latency_json(made: Outcome, latency: Latency) -> dict[str, Any]:
     return found
 
 
-def times(band: Band, factor: float) -> Band:
+def _times(band: Band, factor: float) -> Band:
     return Band(band.low * factor, band.expected * factor, band.high * factor)
 
 
@@ -62,7 +62,7 @@ def figures_json(made: Outcome) -> dict[str, Any]:
         "tpot_seconds": latency_json(made, made.tpot),
         "throughput": {
             "output_tokens_per_second": made.throughput.to_json(),
-            "requests_per_second": times(made.throughput, 1 / made.load.mean_output).to_json(),
+            "requests_per_second": _times(made.throughput, 1 / made.load.mean_output).to_json(),
         },
         "limited_by": made.bound,
     }

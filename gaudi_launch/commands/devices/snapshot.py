@@ -89,10 +89,7 @@ def _write_tree(folder: Path, machine: str | None) -> None:
         programs = write_machine(built, folder)
     except OSError as error:
         raise _not_written(folder, error) from None
-    typer.echo(
-        text("host.snapshot_tree", root=str(folder.absolute()), programs=str(programs.absolute())),
-        err=True,
-    )
+    say(text("host.snapshot_tree", root=str(folder.absolute()), programs=str(programs.absolute())))
 
 
 def _write_file(path: Path, content: str) -> None:

@@ -291,11 +291,11 @@ def to_render(
     from gaudi_launch.core.launch.prepared import refuse_simulated
     from gaudi_launch.core.launch.route import prepare
     from gaudi_launch.core.render.text import with_exported, with_files
-    from gaudi_launch.core.services.open_ports import address
-    from gaudi_launch.core.services.state import service_name
+    from gaudi_launch.core.services.addresses import address
+    from gaudi_launch.core.services.state import store
 
     if to.name is not None:
-        service_name.check_name(to.name)
+        store.check_name(to.name)
     here = options.machine is None
     prepared = prepare(options, in_image=here and is_elsewhere(options.python, here=True))
     refuse_simulated(prepared)
@@ -314,7 +314,7 @@ def to_render(
         reporter.say(choice.render())
     for warning in plan.warnings:
         reporter.say(warning.render())
-    name = to.name or service_name.default_name(prepared.model.name, str(port))
+    name = to.name or store.default_name(prepared.model.name, str(port))
     return PlanToRender(prepared, plan, name, dict(files))
 
 

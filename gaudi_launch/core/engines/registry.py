@@ -249,10 +249,8 @@ def is_made_by_steps(name: str) -> bool:
 
 def installation(name: str) -> Installation:
     """Return the installation of this name, or the environment of this engine."""
-    if is_made_by_steps(name):
-        found: Installation = _member(INSTALLATIONS[entry(name).installation or name])
-        return found
-    made: Installation = _member(_ENVIRONMENT)(name)
+    path = INSTALLATIONS.get(entry(name).installation or name)
+    made: Installation = _member(_ENVIRONMENT)(name) if path is None else _member(path)
     return made
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from gaudi_launch.core.base.members import member
 from gaudi_launch.core.engines.install.installation import ImageRecipe, StepInstallation
-from gaudi_launch.core.engines.registry import INSTALLATIONS, demo_engine, entry, is_ray
+from gaudi_launch.core.engines.registry import demo_engine, entry, installation, is_ray
 
 
 def image_recipe(name: str) -> ImageRecipe | None:
@@ -31,9 +31,8 @@ def setup_image(name: str) -> str | None:
 
 def made_by_steps(name: str) -> StepInstallation:
     """Return an entry of `INSTALLATIONS`, or that of an engine, imported now."""
-    made: StepInstallation = member(
-        f"gaudi_launch.{INSTALLATIONS[entry(name).installation or name]}"
-    )
+    made = installation(name)
+    assert isinstance(made, StepInstallation), name
     return made
 
 

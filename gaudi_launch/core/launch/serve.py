@@ -35,7 +35,7 @@ from gaudi_launch.core.planning.parse import seconds
 from gaudi_launch.core.planning.plan import Plan
 from gaudi_launch.core.planning.planner import place
 from gaudi_launch.core.render.in_container import ContainerPlace, in_container
-from gaudi_launch.core.services import open_ports, service
+from gaudi_launch.core.services import addresses, service
 from gaudi_launch.core.services.containers import (
     check_program,
     has_image,
@@ -44,7 +44,7 @@ from gaudi_launch.core.services.containers import (
 )
 from gaudi_launch.core.services.process import detach
 from gaudi_launch.core.services.process.supervise import LIMITS, EngineOutcome
-from gaudi_launch.core.services.state import registry, reservation, secret_file, service_name, store
+from gaudi_launch.core.services.state import registry, reservation, secret_file, store
 from gaudi_launch.core.services.state.job import ServiceJob, check_restart, job_of
 from gaudi_launch.core.services.state.orphans import orphans
 from gaudi_launch.core.services.state.reservation import claim
@@ -71,7 +71,7 @@ def start(options: LaunchOptions, how: ServeMode, reporter: Reporter) -> Service
     engine's default. Raises LaunchError.
     """
     if how.name is not None:
-        service_name.check_name(how.name)
+        store.check_name(how.name)
     options = on_this_machine(options)
     given = merged(options)
     how = _named(how, given)
@@ -106,7 +106,7 @@ def _earlier_port(name: str | None) -> int | None:
         return None
     if earlier.alive:
         raise LaunchError("services.name_taken", ExitCode.USAGE, name=earlier.name)
-    return open_ports.address(earlier.url)[1] if earlier.url else None
+    return addresses.address(earlier.url)[1] if earlier.url else None
 
 
 def _at_a_free_port(options: LaunchOptions, how: ServeMode, reporter: Reporter) -> Service:
@@ -122,7 +122,7 @@ def _at_a_free_port(options: LaunchOptions, how: ServeMode, reporter: Reporter) 
             if error.id not in ("serve.port_taken", "services.port_reserved"):
                 raise
             port, free = error.text.values["port"], error.text.values["free"]
-            named = service_name.default_name(model, str(port))
+            named = store.default_name(model, str(port))
             if how.name is None and registry.read(named) is not None:
                 raise
             options = replace(options, port=int(free))
@@ -199,8 +199,8 @@ class _Serving:
 
     def start(self, prepared: Prepared, made: Plan, held: tuple[int, ...]) -> Service:
         """Lock the name and start the engine."""
-        _host, port = open_ports.address(made.url)
-        name = self.how.name or service_name.default_name(prepared.model.name, str(port))
+        _host, port = addresses.address(made.url)
+        name = self.how.name or store.default_name(prepared.model.name, str(port))
         if not self.how.no_doctor:
             stop_on_failures(prepared.findings(self.housed(prepared, made)))
         cached = prepared.cached(made)

@@ -90,6 +90,7 @@ def read_words(words: tuple[str, ...], table: OptionTable = GENERIC) -> tuple[Ar
 
 
 def with_following(option: Argument, words: tuple[str, ...]) -> Argument:
+    """Return an option with the arguments that it was written as."""
     if option.attached:
         return replace(option, words=words)
     return replace(option, words=words, values=words[1:])

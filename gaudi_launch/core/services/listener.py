@@ -9,7 +9,7 @@ from pathlib import Path
 from gaudi_launch.core.planning.engine_args import positional_model, split_argv
 from gaudi_launch.core.planning.option_table import UPSTREAM, option_table
 from gaudi_launch.core.planning.secret_args import CONFIG, is_secret_file
-from gaudi_launch.core.services.open_ports import accepts, listeners
+from gaudi_launch.core.services.addresses import accepts, listeners
 from gaudi_launch.core.services.process.marks import is_of, service_of
 
 _log = logging.getLogger(__name__)

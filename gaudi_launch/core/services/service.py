@@ -21,6 +21,7 @@ from gaudi_launch.core.planning.plan import Command
 from gaudi_launch.core.recipes.attach import without_cache
 from gaudi_launch.core.recipes.keeper import Keeper, kept
 from gaudi_launch.core.services import history
+from gaudi_launch.core.services.addresses import address
 from gaudi_launch.core.services.containers import remover
 from gaudi_launch.core.services.diagnosis.diagnose import diagnose
 from gaudi_launch.core.services.diagnosis.endings import ended
@@ -28,7 +29,6 @@ from gaudi_launch.core.services.diagnosis.failure import judged_log
 from gaudi_launch.core.services.listener import other_service_at, served_names, stranger_at
 from gaudi_launch.core.services.log import kernel_log
 from gaudi_launch.core.services.log.rotate import put_aside
-from gaudi_launch.core.services.open_ports import address
 from gaudi_launch.core.services.process import sockets
 from gaudi_launch.core.services.process.marks import MARK
 from gaudi_launch.core.services.process.signals import Signals

@@ -32,7 +32,7 @@ from gaudi_launch.core.launch.other_hosts import DEFAULT_NAME, request_of
 from gaudi_launch.core.models.config import looks_like_hub_id
 from gaudi_launch.core.planning.parse import number, port
 from gaudi_launch.core.planning.secret_args import with_secret_moved
-from gaudi_launch.core.services.state import service_name, store
+from gaudi_launch.core.services.state import store
 from gaudi_launch.extensions.cluster import lifecycle
 from gaudi_launch.extensions.cluster.readiness import Waits
 from gaudi_launch.extensions.cluster.state import FILE_NAME, remembered
@@ -154,7 +154,7 @@ def folder_of(name: str) -> Path:
 
     Raises LaunchError (USAGE) for a bad name.
     """
-    return state_dir() / "clusters" / service_name.check_name(name)
+    return state_dir() / "clusters" / store.check_name(name)
 
 
 def read(options: LaunchOptions, words: ClusterOptions, *, ask: bool) -> ClusterCase:

@@ -15,7 +15,7 @@ from typing import Any
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.profiles_check import first_problem, schema
 from gaudi_launch.core.base.yaml_reader import as_typed, checked_tree, line_of, read_text
-from gaudi_launch.core.services.state import service_name
+from gaudi_launch.core.services.state import store
 from gaudi_launch.extensions.stack.gateway.gateway_settings import (
     Balance,
     GatewaySettings,
@@ -187,7 +187,7 @@ def _limits(entry: Mapping[str, Any]) -> RequestLimits:
 
 def _check_names(stack: StackFile) -> None:
     """Raise LaunchError (USAGE) where a name or a service's name has two meanings."""
-    service_name.check_name(stack.gateway_service)
+    store.check_name(stack.gateway_service)
     lines: dict[str, int] = {}
     services = {stack.gateway_service}
     for model in stack.models:

@@ -20,7 +20,7 @@ from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.json_values import mapping
 from gaudi_launch.core.base.paths import state_dir
 from gaudi_launch.core.models.folder_lock import hold
-from gaudi_launch.core.services.state import service_name, store
+from gaudi_launch.core.services.state import store
 from gaudi_launch.core.services.state.service_files import plain
 from gaudi_launch.extensions.stack.stack_file import StackFile, StackModel
 
@@ -125,7 +125,7 @@ def _possible(stack: StackFile, model: StackModel) -> Iterator[str]:
 
 def read_record(name: str) -> StackRecord | None:
     """Return the record of a stack, None without one."""
-    if not service_name.is_name(name):
+    if not store.is_name(name):
         return None
     document = store.read(stacks_dir() / name, _FILE)
     if document is None:

@@ -18,7 +18,7 @@ from gaudi_launch.core.host.hardware import Host
 from gaudi_launch.core.planning.placement import Placement
 from gaudi_launch.core.planning.plan import Command, EngineIdentity, Plan, Setting
 from gaudi_launch.core.planning.request import Request
-from gaudi_launch.core.recipes import cache_session
+from gaudi_launch.core.recipes import keeper
 from gaudi_launch.core.recipes.attach import VARIABLE, CacheJob, with_cache
 from gaudi_launch.core.recipes.keeper import kept
 from gaudi_launch.core.recipes.key import KeyParts, parts_of
@@ -162,7 +162,7 @@ def test_a_ledger_that_cannot_be_written_does_not_end_the_engine(
         assert threading.current_thread() is not threading.main_thread()
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(cache_session.Session, "finish", finish)
+    monkeypatch.setattr(keeper.Session, "finish", finish)
     running = Running(tmp_path)
     running()
     why = "No space left on device"

@@ -18,7 +18,7 @@ import pytest
 from gaudi_launch.core.base import locks
 from gaudi_launch.core.base.errors import LaunchError
 from gaudi_launch.core.buckets.bucket_list import Buckets
-from gaudi_launch.core.recipes import cache_root, cache_session, maintenance
+from gaudi_launch.core.recipes import cache_root, keeper, maintenance
 from gaudi_launch.core.recipes.key_locks import held, in_use, lock_path
 from gaudi_launch.core.recipes.ledger import LedgerError, ledger_path, read_ledger
 from tests.support.places import TOP
@@ -64,7 +64,7 @@ def test_a_full_disk_leaves_the_old_ledger(root: Path, monkeypatch: pytest.Monke
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(LaunchError) as refused, cache_session.opened(root, PARTS, MORE, 900):
+    with pytest.raises(LaunchError) as refused, keeper.opened(root, PARTS, MORE, 900):
         pass
     assert refused.value.id == "cache.not_writable"
     assert ledger_path(root, PARTS.key).read_bytes() == before
@@ -79,7 +79,7 @@ def test_a_flat_folder_works_unchanged_and_can_be_adopted(root: Path) -> None:
     ledger = maintenance.adopt(root, PARTS, BUCKETS)
     assert (ledger.folder, ledger.files, ledger.bytes) == (".", 1, 3)
     assert (root / "old.recipe").read_bytes() == b"old"
-    with cache_session.opened(root, PARTS, BUCKETS) as session:
+    with keeper.opened(root, PARTS, BUCKETS) as session:
         assert session.folder == root
         session.finish(1.0, BUCKETS, None)
     assert state(root, num_blocks=None) == ("hit", "cache.hit")
@@ -140,7 +140,7 @@ def test_errors_name_the_root(root: Path, tmp_path: Path) -> None:
     assert not cache_root.flat_files(long)
 
     def open_it() -> None:
-        with cache_session.opened(long, PARTS, BUCKETS):
+        with keeper.opened(long, PARTS, BUCKETS):
             raise AssertionError
 
     assert refusal(open_it) == ("cache.not_writable", 1, values)
@@ -208,7 +208,7 @@ def _child(root: Path, body: str) -> subprocess.Popen[str]:
     program = f"""
         import sys, time
         from pathlib import Path
-        from gaudi_launch.core.recipes import cache_root, cache_session, maintenance
+        from gaudi_launch.core.recipes import cache_root, keeper, maintenance
         from tests.support.recipes import BUCKETS
         from tests.support.recipes import PARTS
         root = Path(sys.argv[1])
@@ -222,7 +222,7 @@ def _child(root: Path, body: str) -> subprocess.Popen[str]:
     )
 
 
-FILLING = """with cache_session.opened(root, PARTS, BUCKETS) as session:
+FILLING = """with keeper.opened(root, PARTS, BUCKETS) as session:
             (session.folder / "a.recipe").write_bytes(b"whole")
             (session.folder / "b.recipe").write_bytes(b"")
             print("filling", flush=True)
@@ -238,7 +238,7 @@ def test_kill_in_the_middle_of_a_fill_never_claims_a_hit(root: Path) -> None:
     child.stdout.close()
     assert not in_use(root, PARTS.key)
     assert state(root) == ("partial", "cache.interrupted")
-    with cache_session.opened(root, PARTS, BUCKETS) as session:
+    with keeper.opened(root, PARTS, BUCKETS) as session:
         assert session.repaired == ("b.recipe",)
         assert (session.folder / "a.recipe").read_bytes() == b"whole"
         session.finish(1.0, BUCKETS, None)
@@ -249,7 +249,7 @@ def test_only_one_launch_fills_a_key(root: Path) -> None:
     child = _child(root, FILLING)
     try:
         assert child.stdout is not None and child.stdout.readline() == "filling\n"
-        with pytest.raises(LaunchError) as refused, cache_session.opened(root, PARTS, BUCKETS):
+        with pytest.raises(LaunchError) as refused, keeper.opened(root, PARTS, BUCKETS):
             pass
         assert refused.value.id == "cache.in_use"
     finally:

@@ -16,8 +16,7 @@ from typing import Any
 import pytest
 
 from gaudi_launch.core.services import probe as module
-from gaudi_launch.core.services.addresses import port_free
-from gaudi_launch.core.services.open_ports import holder
+from gaudi_launch.core.services.addresses import holder, port_free
 from gaudi_launch.core.services.probe import Readiness, probe, probe_health
 from gaudi_launch.core.services.server_answers import true_status
 from gaudi_launch.core.services.server_request import ProbeResult
@@ -217,11 +216,9 @@ def test_ports() -> None:
 
 @pytest.mark.root
 def test_the_user_is_named_where_the_process_is_not_visible() -> None:
-    hidden = (
-        "import os, psutil; from gaudi_launch.core.services import open_ports; os.setuid(65534)"
-    )
+    hidden = "import os, psutil; from gaudi_launch.core.services import addresses; os.setuid(65534)"
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        line = f"{hidden}; print(open_ports.holder({taken.getsockname()[1]}))"
+        line = f"{hidden}; print(addresses.holder({taken.getsockname()[1]}))"
         done = subprocess.run([sys.executable, "-c", line], capture_output=True, text=True)
     assert (done.stdout, done.stderr) == ("root\n", "")
 

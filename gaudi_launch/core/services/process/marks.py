@@ -11,7 +11,7 @@ import os
 from pathlib import Path
 
 from gaudi_launch.core.services.process.lineage import seen_by
-from gaudi_launch.core.services.state.service_name import is_name
+from gaudi_launch.core.services.state.store import is_name
 
 # the folder of a service, in the environment of all processes of its engine
 MARK = "GAUDI_LAUNCH_SERVICE"

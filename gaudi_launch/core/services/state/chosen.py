@@ -8,7 +8,7 @@ from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.locks import user_name
 from gaudi_launch.core.base.paths import machine_root
 from gaudi_launch.core.host import card_locks
-from gaudi_launch.core.services.state import service_name
+from gaudi_launch.core.services.state import store
 from gaudi_launch.core.services.state.registry import ServiceRecord, phase, read, services
 
 
@@ -40,7 +40,7 @@ def resolve(word: str | None) -> ServiceRecord:
     """
     if word is None:
         return _only(services())
-    if service_name.is_name(word) and (exact := read(word)) is not None:
+    if store.is_name(word) and (exact := read(word)) is not None:
         return exact
     found = with_model(word)
     if not found and word:

@@ -17,7 +17,7 @@ from gaudi_launch.core.base.json_values import array, mapping
 from gaudi_launch.core.base.messages import catalogue, language, text
 from gaudi_launch.core.services.diagnosis.endings import ended
 from gaudi_launch.core.services.log.phase_names import phase_text
-from gaudi_launch.core.services.state import service_name, store
+from gaudi_launch.core.services.state import store
 from gaudi_launch.core.services.state.identity import Identity, boot_id, identity_in
 
 _log = logging.getLogger(__name__)
@@ -148,7 +148,7 @@ def read(name: str) -> ServiceRecord | None:
 
     Raises LaunchError (FAILED) for a record of another user, as sudo with this user's HOME leaves.
     """
-    if not service_name.is_name(name):
+    if not store.is_name(name):
         return None
     folder = store.services_dir() / name
     document = store.read(folder, "state.json")

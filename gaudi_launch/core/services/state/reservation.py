@@ -23,8 +23,7 @@ from gaudi_launch.core.base.paths import machine_root
 from gaudi_launch.core.host import card_locks
 from gaudi_launch.core.host.hardware import Host
 from gaudi_launch.core.planning.placement import Placement
-from gaudi_launch.core.services.addresses import address_taken, check_free
-from gaudi_launch.core.services.open_ports import address
+from gaudi_launch.core.services.addresses import address, address_taken, check_free
 
 _log = logging.getLogger(__name__)
 

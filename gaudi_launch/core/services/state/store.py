@@ -1,4 +1,4 @@
-"""The files of a service: one folder each under the state folder.
+"""The name of a service, and its files: one folder each under the state folder.
 
 Files are replaced atomically.
 """
@@ -8,20 +8,48 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from gaudi_launch.core.base import codec
-from gaudi_launch.core.base.errors import LaunchError, file_error
+from gaudi_launch.core.base.errors import ExitCode, LaunchError, file_error
 from gaudi_launch.core.base.paths import state_dir
 from gaudi_launch.core.services.state import service_files
-from gaudi_launch.core.services.state.service_name import check_name
 
 _log = logging.getLogger(__name__)
 
 SCHEMA = 1
+_NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$", re.ASCII)
+
+
+def is_name(name: str) -> bool:
+    """Return True for a valid name: letters, digits, dot, dash, underscore.
+
+    The first character is a letter or a digit.
+    """
+    return _NAME.fullmatch(name) is not None
+
+
+def check_name(name: str) -> str:
+    """Return a service's name. Raises LaunchError (USAGE) when it cannot be one."""
+    if not is_name(name):
+        raise LaunchError("serve.bad_name", ExitCode.USAGE, found=name)
+    return name
+
+
+def default_name(model: str, port: str) -> str:
+    """Return a name from the model's last part and the port.
+
+    No other service on this machine has that port.
+    """
+    base = (
+        re.sub(r"[^A-Za-z0-9._-]+", "-", model.rstrip("/").rsplit("/", 1)[-1]).strip("-._")
+        or "model"
+    )
+    return f"{base[:50]}-{port}"
 
 
 def services_dir() -> Path:

@@ -11,7 +11,7 @@ import pytest
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.messages import message
-from gaudi_launch.core.services.state import service_name, store
+from gaudi_launch.core.services.state import store
 from tests.support.users import own_folders
 
 __all__ = ["own_folders"]
@@ -29,8 +29,8 @@ __all__ = ["own_folders"]
     ],
 )
 def test_the_name_of_a_service_is_made_of_its_model_and_port(model: str, name: str) -> None:
-    assert service_name.default_name(model, "80") == name
-    assert service_name.is_name(name)
+    assert store.default_name(model, "80") == name
+    assert store.is_name(name)
 
 
 @pytest.fixture
