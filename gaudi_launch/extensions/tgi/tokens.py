@@ -57,24 +57,9 @@ def decide(
     the user wrote. ``most_rows`` and ``most_prefill`` are tokens that bound the examples' batch and
     prefill budget. Raises LaunchError (USAGE) for what the launcher or the router would stop on.
     """
-    vision = is_vision(model)
-    example = _example(vision=vision, cards=cards)
+    example = _example(vision=is_vision(model), cards=cards)
     user = _UserTokens(words)
-    _, longest_input = request.input_range or (None, None)
-    _, longest_output = request.output_range or (None, None)
-    total = user.number("--max-total-tokens", ("-l", request.max_model_len))
-    tokens = user.number("--max-input-tokens", ("-i", longest_input))
-    if tokens is None:
-        image = IMAGE_TOKENS + 1 if vision else 0
-        most = total if total or longest_output else model.max_position_embeddings
-        tokens = _input_tokens(example.input, most, longest_output, image)
-    if total is None and longest_output:
-        total = tokens + longest_output
-        user.given["--max-total-tokens"] = "-o"
-    elif total is None:
-        total = 2 * tokens
-        if model.max_position_embeddings and "--max-input-tokens" in user.given:
-            total = max(min(total, model.max_position_embeddings), tokens + 1)
+    tokens, total = _lengths(user, request, model, example.input)
     batch = user.number("--max-batch-size", ("-b", request.max_num_seqs))
     if batch is None:
         batch = min(example.batch, max(1, (most_rows or MOST_TOKENS) // total))
@@ -114,6 +99,28 @@ class _UserTokens:
                 self.given[option] = flag
                 return number
         return None
+
+
+def _lengths(user: _UserTokens, request: Request, model: Model, usual: int) -> tuple[int, int]:
+    """Return the longest prompt, and the most tokens of a prompt with its answer."""
+    positions = model.max_position_embeddings
+    _, longest_input = request.input_range or (None, None)
+    _, longest_output = request.output_range or (None, None)
+    total = user.number("--max-total-tokens", ("-l", request.max_model_len))
+    tokens = user.number("--max-input-tokens", ("-i", longest_input))
+    if tokens is None:
+        image = IMAGE_TOKENS + 1 if is_vision(model) else 0
+        most = total if total or longest_output else positions
+        tokens = _input_tokens(usual, most, longest_output, image)
+    if total is not None:
+        return tokens, total
+    if longest_output:
+        user.given["--max-total-tokens"] = "-o"
+        return tokens, tokens + longest_output
+    total = 2 * tokens
+    if positions:
+        total = max(min(total, positions), tokens + 1)
+    return tokens, total
 
 
 def _input_tokens(default: int, total: int | None, longest_output: int | None, image: int) -> int:
