@@ -147,7 +147,7 @@ SUBCOMMANDS: dict[str, str] = {
 LISTS: dict[str, str] = {
     "completion": "cli.completion:attach",
     "bash words": "cli.completion:join_bash_words",
-    "engines": "core.engines.registry:names",
+    "engines": "core.engines.entries:names",
     "machines": "core.host.simulated:NAMES",
     "checks": "core.doctor.runner:CHECKS",
     "help": "cli.help:shown",

@@ -13,7 +13,7 @@ import pytest
 
 from gaudi_launch.cli import completion
 from gaudi_launch.cli.completion import TypedWords, joined_words, values_of
-from gaudi_launch.core.engines.registry import names
+from gaudi_launch.core.engines.entries import names
 from gaudi_launch.core.host.accelerators import accelerators
 from gaudi_launch.core.host.simulated import NAMES
 from gaudi_launch.core.planning.profiles import profiles

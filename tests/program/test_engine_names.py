@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from gaudi_launch.core.engines import registry
+from gaudi_launch.core.engines import entries
 from gaudi_launch.core.host.machine import SIMULATED
 from tests.support.places import PACKAGE
 
@@ -22,12 +22,12 @@ ENGINES = (
     "extensions/vllm_cpu/",
     "extensions/vllm_fork/",
 )
-VERSIONS = {name.partition("@")[2] for name in registry.ENGINES} - {""}
-FAMILIES = {name.partition("@")[0] for name in registry.ENGINES}
+VERSIONS = {name.partition("@")[2] for name in entries.ENGINES} - {""}
+FAMILIES = {name.partition("@")[0] for name in entries.ENGINES}
 # a branch of an engine with its version, as the recorded bucket lists are named
 _BRANCH = re.compile(r"(?:vllm-fork|vllm-gaudi)-(?:aice|deepseek|main)")
 # "simulated" is also the key of records of simulated cards, and simulated:hls2 a machine
-NAMES = {*registry.ENGINES, *registry.ALIASES, *VERSIONS, *FAMILIES} - {"simulated"}
+NAMES = {*entries.ENGINES, *entries.ALIASES, *VERSIONS, *FAMILIES} - {"simulated"}
 
 # each with the reason for which the text is no decision about an engine
 ALLOWED = {

@@ -8,7 +8,7 @@ import pytest
 
 from gaudi_launch.core.base.messages import catalogue
 from gaudi_launch.core.doctor.runner import CHECKS
-from gaudi_launch.core.engines.registry import names
+from gaudi_launch.core.engines.entries import names
 from tests.support.places import DATA
 
 GOLDEN = DATA / "golden"

@@ -13,7 +13,7 @@ from urllib.request import ProxyHandler, build_opener
 import pytest
 
 from gaudi_launch.cli.main import run
-from gaudi_launch.core.engines import registry
+from gaudi_launch.core.engines import entries
 from gaudi_launch.core.host.simulated import write_tree
 from tests.support import toy_engine
 from tests.support.waiting import unused_port
@@ -24,9 +24,9 @@ TOY = ("--engine", toy_engine.NAME)
 
 @pytest.fixture(autouse=True)
 def toy() -> Iterator[None]:
-    registry.register(toy_engine.NAME, registry.Entry(toy_engine.create))
+    entries.register(toy_engine.NAME, entries.Entry(toy_engine.create))
     yield
-    registry.unregister(toy_engine.NAME)
+    entries.unregister(toy_engine.NAME)
 
 
 @pytest.fixture
@@ -215,9 +215,9 @@ def test_a_start_that_failed_is_explained(
 
 def test_a_name_that_is_taken_is_refused() -> None:
     with pytest.raises(ValueError, match="toy"):
-        registry.register(toy_engine.NAME, registry.Entry(toy_engine.create))
+        entries.register(toy_engine.NAME, entries.Entry(toy_engine.create))
     with pytest.raises(ValueError, match="vllm-gaudi"):
-        registry.register("vllm-gaudi", registry.Entry(toy_engine.create))
+        entries.register("vllm-gaudi", entries.Entry(toy_engine.create))
 
 
 @pytest.mark.parametrize("keeps", [True, False])

@@ -26,15 +26,13 @@ from gaudi_launch.core.doctor.findings import (
 )
 from gaudi_launch.core.doctor.weights import read_weights
 from gaudi_launch.core.engines.detect import engine_facts
-from gaudi_launch.core.engines.registry import detect_engine, find
-from gaudi_launch.core.engines.setups import made_by_steps
+from gaudi_launch.core.engines.entries import detect_engine, exact_name, installation
 from gaudi_launch.core.host import hl_smi, host_config, snapshot
 from gaudi_launch.core.host.files import FolderFiles
 from gaudi_launch.core.host.host_config import load_config
 from gaudi_launch.core.host.machine import SIMULATED, load
 from gaudi_launch.core.host.simulated import build
 from gaudi_launch.core.models.config import looks_like_hub_id
-from gaudi_launch.core.models.model import Model
 
 if TYPE_CHECKING:
     from gaudi_launch.commands.doctor.remedies import Change, RemedyOutcome
@@ -166,7 +164,7 @@ def collect(request: DoctorRequest) -> DoctorFacts:
 
 def _gateway() -> GatewayFacts | None:
     """Return what `setup gateway` installed here; None where it was not run."""
-    made = made_by_steps("gateway")
+    made = installation("gateway")
     folder = made.environment()
     if not folder.is_dir():
         return None
@@ -178,7 +176,7 @@ def _engine(request: DoctorRequest, *, serves: bool) -> EngineFacts | None:
 
     Without --python and without an engine only where ``serves``: serve would stop there.
     """
-    from gaudi_launch.core.engines.conditions import Condition, Launched, concerning
+    from gaudi_launch.core.engines.conditions import Condition, of_packages
     from gaudi_launch.core.engines.pins import compare_pins
 
     python = request.python
@@ -197,8 +195,7 @@ def _engine(request: DoctorRequest, *, serves: bool) -> EngineFacts | None:
         return None
     known: tuple[Condition, ...] = ()
     if found.engine:
-        exact = find("auto", found).identity.exact
-        known = concerning(exact, Launched(Model("", ""), packages=found.packages))
+        known = of_packages(exact_name(found), found.packages)
     sentences = tuple(each.sentence for each in known)
     return replace(engine_facts(found), pins=compare_pins(found), conditions=sentences)
 

@@ -10,7 +10,7 @@ import typer
 from gaudi_launch.cli.command_app import JSON, CommandApp
 from gaudi_launch.cli.record_options import ModelCommand
 from gaudi_launch.core.base.steps import step
-from gaudi_launch.core.engines.registry import names_with_cards
+from gaudi_launch.core.engines.entries import names_with_cards
 
 app = CommandApp()
 

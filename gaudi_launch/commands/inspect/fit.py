@@ -10,7 +10,7 @@ from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.messages import Message, message
 from gaudi_launch.core.base.paths import cache_dir
 from gaudi_launch.core.engines import detect as detection
-from gaudi_launch.core.engines import registry
+from gaudi_launch.core.engines import entries
 from gaudi_launch.core.engines.detect import Detect
 from gaudi_launch.core.engines.generation import refuse_first_gaudi
 from gaudi_launch.core.host.accelerators import accelerators, instances, product_of
@@ -213,8 +213,8 @@ def engine_for(
     The plan is for these cards. Raises LaunchError (USAGE) for an unknown name, and (MODEL) for a
     named engine that cannot load the model unless ``force``.
     """
-    if name and not registry.takes_cards(name):
-        known = ", ".join(registry.names_with_cards())
+    if name and not entries.takes_cards(name):
+        known = ", ".join(entries.names_with_cards())
         raise LaunchError("fit.engine", ExitCode.USAGE, found=name, known=known)
     request = Request(model.path, engine=name or "auto")
     engine, _ = planned_engine(

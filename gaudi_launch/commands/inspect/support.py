@@ -10,12 +10,13 @@ from gaudi_launch.core.base.errors import LaunchError
 from gaudi_launch.core.base.messages import message
 from gaudi_launch.core.engines import detect as detection
 from gaudi_launch.core.engines import registry
-from gaudi_launch.core.engines.conditions import Condition, Launched, concerning, features_of
+from gaudi_launch.core.engines.conditions import Condition, features_of
 from gaudi_launch.core.engines.detect import Detect, Installed
 from gaudi_launch.core.engines.engine_version import Version
+from gaudi_launch.core.engines.entries import detect_engine
 from gaudi_launch.core.engines.known_versions import matching, unknown_version, versions
+from gaudi_launch.core.engines.launched import Launched, concerning
 from gaudi_launch.core.engines.needed_release import image_versions
-from gaudi_launch.core.engines.registry import detect_engine
 from gaudi_launch.core.host.accelerators import Accelerator
 from gaudi_launch.core.host.hardware import Card, Host
 from gaudi_launch.core.models.model import Model

@@ -12,13 +12,13 @@ from gaudi_launch.core.base.json_values import mapping
 from gaudi_launch.core.base.messages import text
 from gaudi_launch.core.base.mirrors import Mirrors
 from gaudi_launch.core.base.optional import mapped
+from gaudi_launch.core.engines.entries import installation
 from gaudi_launch.core.engines.install import environment
 from gaudi_launch.core.engines.install.contract import Installation
 from gaudi_launch.core.engines.install.environment import Recipe
 from gaudi_launch.core.engines.install.in_use import is_used
 from gaudi_launch.core.engines.install.step_runner import alone
 from gaudi_launch.core.engines.install.switch import Versions, names_in_force
-from gaudi_launch.core.engines.registry import installation
 from gaudi_launch.core.engines.releases import Release, no_constraints, trial_of
 from gaudi_launch.core.services.state import registry, store
 

@@ -27,6 +27,7 @@ from gaudi_launch.commands.setup.view import leftovers_json, show_leftovers, sho
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.messages import text
 from gaudi_launch.core.base.mirrors import Mirrors, read
+from gaudi_launch.core.engines.entries import is_made_by_steps, setup_name, setup_names
 from gaudi_launch.core.engines.install import environment
 from gaudi_launch.core.engines.install.demo import demo_dir
 from gaudi_launch.core.engines.install.environment import PLACES
@@ -38,7 +39,6 @@ from gaudi_launch.core.engines.install.installation import (
 )
 from gaudi_launch.core.engines.install.step_runner import mirrored
 from gaudi_launch.core.engines.needed_release import needed_release
-from gaudi_launch.core.engines.registry import is_made_by_steps, setup_name, setup_names
 from gaudi_launch.core.engines.releases import Release, known
 from gaudi_launch.core.engines.setups import image_recipe, made_by_steps
 from gaudi_launch.core.planning.container import PROGRAMS

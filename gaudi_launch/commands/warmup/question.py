@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.messages import Message, message
 from gaudi_launch.core.buckets.bucket_list import Buckets
-from gaudi_launch.core.engines import registry
+from gaudi_launch.core.engines import entries
 from gaudi_launch.core.engines.introspect import InstalledBuckets
 from gaudi_launch.core.engines.registry import labels
 from gaudi_launch.core.host.accelerators import product_of
@@ -79,7 +79,7 @@ def asked_engine(request: Request, model: Model, machine: str | None) -> AskedEn
         )
         engine = engine.innermost
     name = engine.identity.label
-    if registry.entry(request.engine).in_container:
+    if entries.entry(request.engine).in_container:
         name = engine.identity.exact
     request = with_balanced_cards(for_engine(request, engine), host, model, engine)
     cards = request.cards or len(request.modules or ()) or engine.cards(request) or 1

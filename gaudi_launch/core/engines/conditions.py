@@ -1,30 +1,19 @@
-"""Conditions and features of a release that concern one launch.
+"""Conditions and features of releases.
 
 The rows are those of profiles/engines/changes/conditions.yaml, which explains its keys.
 """
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
-from functools import cache, cached_property
-from pathlib import Path
+from functools import cache
 from typing import Any
 
-from gaudi_launch.core.base.json_values import mapping
 from gaudi_launch.core.base.messages import Message, message
-from gaudi_launch.core.base.reader import read_json
 from gaudi_launch.core.base.yaml_reader import shipped
 from gaudi_launch.core.engines.engine_version import version_numbers
-from gaudi_launch.core.models.cached_layers import cached_layers, has_linear_attention
-from gaudi_launch.core.models.model import Model
-from gaudi_launch.core.planning.engine_argument import json_keys
 
-_log = logging.getLogger(__name__)
-# vllm-project/vllm-gaudi#1749: a plane of the mask with 2 bytes for each pair of tokens
-_PLANE = 1 << 31
 _NEWEST = (1 << 30,)
 
 
@@ -109,93 +98,30 @@ def conditions() -> tuple[Condition, ...]:
     return tuple(found)
 
 
-@dataclass(frozen=True)
-class Launched:
-    """A model on a product with the options and variables of a launch.
+def unsupported(label: str) -> tuple[Condition, ...]:
+    """Return the conditions of an engine version that state a problem or a limit."""
+    return tuple(each for each in conditions() if each.has(label) and each.status != "supported")
 
-    What is not known is empty; a bare option's value is "". ``packages`` are those of the engine's
-    environment: one that is not known is the newest.
+
+def of_packages(label: str, packages: Mapping[str, str]) -> tuple[Condition, ...]:
+    """Return the conditions of an engine version that concern any model."""
+
+    def is_met(words: str) -> bool:
+        return any(is_installed(word, packages) for word in words.split("|"))
+
+    return tuple(each for each in unsupported(label) if all(map(is_met, each.when)))
+
+
+def is_installed(word: str, packages: Mapping[str, str]) -> bool | None:
+    """Return if ``PACKAGE>=VERSION`` is true of an environment; None for other text.
+
+    A package that is not known is the newest.
     """
-
-    model: Model
-    product: str = ""
-    settings: Mapping[str, str] = field(default_factory=dict)
-    packages: Mapping[str, str] = field(default_factory=dict)
-
-    def holds(self, words: str) -> bool:
-        """Return True if one of ``a|b`` is true of it."""
-        return any(self._holds(word) for word in words.split("|"))
-
-    def _holds(self, word: str) -> bool:
-        package, ranged, least = word.partition(">=")
-        if ranged:
-            found = self.packages.get(package)
-            return not found or version_numbers(found) >= version_numbers(least)
-        fact, of_model, pattern = word.partition(":")
-        if of_model:
-            return any(fnmatchcase(each, pattern) for each in self._facts[fact])
-        name, above, least = word.partition(">")
-        if above:
-            return self._number(name) > int(least)
-        name, valued, value = word.partition("=")
-        name, _, key = name.partition(".")
-        given = [self.settings[each] for each in self.settings if fnmatchcase(each, name)]
-        if key:
-            given = [json_keys(each).get(key, "") for each in given]
-        return any(fnmatchcase(each, value if valued else "*") for each in given)
-
-    def _number(self, name: str) -> int:
-        text = self.settings.get(name, "")
-        return int(text) if text.isdecimal() else 0
-
-    def _has_penalty(self) -> bool:
-        """Return True for a folder whose generation_config.json sets a penalty.
-
-        Each request has it then (vllm-project/vllm 0.26.0: vllm/config/model.py,
-        get_diff_sampling_param).
-        """
-        try:
-            stored = read_json(Path(self.model.path) / "generation_config.json")
-        except (OSError, ValueError) as error:
-            _log.debug("no generation_config.json of the model: %s", error)
-            return False
-        penalty = mapping(stored).get("repetition_penalty", 1)
-        return self.settings.get("--generation-config") != "vllm" and penalty != 1
-
-    @cached_property
-    def _facts(self) -> Mapping[str, Iterable[str]]:
-        model, length = self.model, self._number("--max-model-len")
-        step = min(length, self._number("--max-num-batched-tokens"))
-        true_of = {
-            "gdn": has_linear_attention(model),
-            "moe": bool(model.moe),
-            "int8": _is_int8(model),
-            "penalty": bool(model.path) and self._has_penalty(),
-            "wide_mask": 2 * step * length >= _PLANE,
-        }
-        return {
-            "class": (model.architecture or "",),
-            "type": (model.model_type or "",),
-            "method": (model.quantization or "",),
-            "card": (self.product,),
-            "has": (*model.multimodal, *cached_layers(model), *filter(true_of.get, true_of)),
-        }
-
-
-def _is_int8(model: Model) -> bool:
-    """Return True for weights and activations of 8-bit integers (compressed-tensors)."""
-    stored = mapping(model.config.get("quantization_config"))
-    for group in mapping(stored.get("config_groups")).values():
-        weights = mapping(mapping(group).get("weights"))
-        if (weights.get("type"), weights.get("num_bits")) == ("int", 8):
-            return bool(mapping(group).get("input_activations"))
-    return False
-
-
-def concerning(label: str, launched: Launched) -> tuple[Condition, ...]:
-    """Return the conditions of an engine version that are true of this launch."""
-    having = (each for each in conditions() if each.has(label) and each.status != "supported")
-    return tuple(each for each in having if all(map(launched.holds, each.when)))
+    package, ranged, least = word.partition(">=")
+    if not ranged:
+        return None
+    found = packages.get(package)
+    return not found or version_numbers(found) >= version_numbers(least)
 
 
 def features_of(label: str) -> tuple[Condition, ...]:

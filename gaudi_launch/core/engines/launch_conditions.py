@@ -8,7 +8,7 @@ from typing import Literal
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.messages import Message
-from gaudi_launch.core.engines.conditions import Launched, concerning
+from gaudi_launch.core.engines.launched import Launched, concerning
 from gaudi_launch.core.engines.user_options import option_faults, unread_variables
 from gaudi_launch.core.host.accelerators import product_of
 from gaudi_launch.core.models.model import Model

@@ -7,8 +7,9 @@ from dataclasses import replace
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.members import member
 from gaudi_launch.core.engines.engine_version import Version
+from gaudi_launch.core.engines.entries import ENGINES, INSTALLATIONS, entry
 from gaudi_launch.core.engines.known_versions import versions
-from gaudi_launch.core.engines.registry import ENGINES, INSTALLATIONS, entry, find
+from gaudi_launch.core.engines.registry import find
 from gaudi_launch.core.engines.releases import (
     Release,
     check_installable,

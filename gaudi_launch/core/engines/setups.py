@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from gaudi_launch.core.base.members import member
+from gaudi_launch.core.engines.entries import demo_engine, entry, installation, is_ray
 from gaudi_launch.core.engines.install.installation import ImageRecipe, StepInstallation
-from gaudi_launch.core.engines.registry import demo_engine, entry, installation, is_ray
 
 
 def image_recipe(name: str) -> ImageRecipe | None:

@@ -13,7 +13,7 @@ from gaudi_launch.core.base.optional import mapped
 from gaudi_launch.core.base.paths import machine_root
 from gaudi_launch.core.base.steps import step
 from gaudi_launch.core.engines import detect as detection
-from gaudi_launch.core.engines import registry
+from gaudi_launch.core.engines import entries, registry
 from gaudi_launch.core.engines.detect import Detect, Installed, is_elsewhere
 from gaudi_launch.core.launch.launch_request import LaunchRequest
 from gaudi_launch.core.launch.machine import LaunchMachine
@@ -92,15 +92,15 @@ def installed_for(
     """
 
     name = request.engine
-    if registry.entry(name).in_container:
+    if entries.entry(name).in_container:
         return None
     # the embedded engine with Ray does not apply to another machine
-    elsewhere = registry.is_ray(name) and not here
+    elsewhere = entries.is_ray(name) and not here
     outer = name.partition(":")[0]
-    if request.python is None and registry.is_made_by_steps(outer) and not elsewhere:
-        return registry.installation(outer).detected(name)
+    if request.python is None and entries.is_made_by_steps(outer) and not elsewhere:
+        return entries.installation(outer).detected(name)
     if here or request.python is not None or name == "auto":
-        return registry.detect_engine(request.python, name, first, detect)
+        return entries.detect_engine(request.python, name, first, detect)
     return None
 
 
@@ -110,7 +110,7 @@ def for_engine(request: Request, engine: Engine) -> Request:
     The file's text is read for an engine that stops at a line that it cannot read. Raises
     LaunchError (USAGE) where there is no such file.
     """
-    if request.tuning == "auto" and not registry.entry(request.engine).in_container:
+    if request.tuning == "auto" and not entries.entry(request.engine).in_container:
         request = with_own_words(request, engine.identity, engine.lacks)
     if not engine.needs_cards and request.python is None:
         request = replace(request, python=engine.identity.python)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gaudi_launch.core.base.redact_values import redact_arguments
-from gaudi_launch.core.engines.registry import entry
+from gaudi_launch.core.engines.entries import entry
 from gaudi_launch.core.launch.saved_plan import own_part
 from gaudi_launch.core.planning.launch_options import LaunchOptions
 

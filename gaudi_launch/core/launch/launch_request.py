@@ -12,7 +12,7 @@ from pathlib import Path
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.fields import OneNumber
 from gaudi_launch.core.base.paths import cache_dir
-from gaudi_launch.core.engines import registry
+from gaudi_launch.core.engines import entries, registry
 from gaudi_launch.core.engines.install.demo import demo_dir, demo_is_ready
 from gaudi_launch.core.launch.saved_plan import ComparedPlan, absolute_paths, merged
 from gaudi_launch.core.models.config import refuse_address
@@ -86,7 +86,7 @@ def read_options(options: LaunchOptions, *, in_image: bool, secret_file: bool) -
     """
     options = absolute_paths(merged(options))
     request = to_request(options)
-    simulated = registry.entry(request.engine).machine
+    simulated = entries.entry(request.engine).machine
     request = _with_safe_secrets(request, into_file=secret_file)
     if request.model == "demo":
         request = _demo_request(request, in_image=in_image)
@@ -103,7 +103,7 @@ def _with_safe_secrets(request: Request, *, into_file: bool) -> Request:
 
     Raises LaunchError (USAGE) where that is impossible.
     """
-    if not registry.entry(request.engine).in_container:
+    if not entries.entry(request.engine).in_container:
         return with_secret_moved(request, into_file=into_file)
     # also with --force: other users of the machine can read the container's command line
     refuse_secret_args(engine_args(user=request.extra))
@@ -128,5 +128,5 @@ def _demo_request(request: Request, *, in_image: bool) -> Request:
         raise LaunchError("render.demo_missing", ExitCode.MODEL)
     folder = demo_dir()
     path = str(folder) if folder.is_dir() else "demo"
-    engine = registry.demo_engine(request.engine)
+    engine = entries.demo_engine(request.engine)
     return replace(request, model=path, engine=engine, served_name=request.served_name or "demo")

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.messages import Message, message
-from gaudi_launch.core.engines.conditions import Launched, concerning
+from gaudi_launch.core.engines.launched import Launched, concerning
 from gaudi_launch.core.host.accelerators import accelerator_of, accelerators, product_of
 from gaudi_launch.core.launch.prediction import SpeedEstimate, context_of, outcome_of, setup_of
 from gaudi_launch.core.launch.prepared import Prepared

@@ -23,7 +23,7 @@ from gaudi_launch.core.base.profiles_check import first_problem
 from gaudi_launch.core.base.redact_values import redact_arguments, redact_document
 from gaudi_launch.core.base.version import VERSION
 from gaudi_launch.core.base.yaml_reader import as_typed, checked_tree, read_text
-from gaudi_launch.core.engines.registry import entry
+from gaudi_launch.core.engines.entries import entry
 from gaudi_launch.core.host.accelerators import product_of
 from gaudi_launch.core.host.machine import SIMULATED, named
 from gaudi_launch.core.launch.machine import load

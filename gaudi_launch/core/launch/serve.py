@@ -16,7 +16,7 @@ from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.messages import text
 from gaudi_launch.core.base.paths import machine_root
 from gaudi_launch.core.doctor.runner import stop_on_failures
-from gaudi_launch.core.engines.registry import entry
+from gaudi_launch.core.engines.entries import entry
 from gaudi_launch.core.engines.releases import release_of
 from gaudi_launch.core.engines.setups import set_up_demo, setup_image
 from gaudi_launch.core.launch.machine import load

@@ -12,7 +12,7 @@ from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.messages import Message, message
 from gaudi_launch.core.doctor.findings import Finding
 from gaudi_launch.core.doctor.runner import stop_on_failures
-from gaudi_launch.core.engines import registry
+from gaudi_launch.core.engines import entries, registry
 from gaudi_launch.core.engines.detect import detect
 from gaudi_launch.core.launch.prepared import Prepared
 from gaudi_launch.core.models.config import looks_like_hub_id
@@ -215,8 +215,8 @@ def _engine_todo(prepared: Prepared) -> Iterator[Todo]:
     if prepared.request.engine.rpartition(":")[2].startswith(f"{name}@"):
         # this release of it
         name = inside.identity.exact
-    python = str(registry.installation(name).python())
-    if installed is not None and (inside.packages or registry.has(installed, name)):
+    python = str(entries.installation(name).python())
+    if installed is not None and (inside.packages or entries.has(installed, name)):
         python = installed.python
     with_pip = (python, "-m", "pip", "install", *engine.packages)
     wanted: list[tuple[Engine, tuple[str, ...]]]

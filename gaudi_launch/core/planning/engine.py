@@ -1,6 +1,6 @@
 """The base class of engines: every question of the program, with its default.
 
-planning knows this class, never an engine. `core.engines.registry` registers engines.
+planning knows this class, never an engine. `core.engines.entries` registers engines.
 """
 
 from __future__ import annotations

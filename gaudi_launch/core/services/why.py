@@ -15,8 +15,8 @@ from gaudi_launch.core.doctor.findings import Deviation
 from gaudi_launch.core.doctor.installer import commands, software_release
 from gaudi_launch.core.doctor.releases import releases
 from gaudi_launch.core.engines.detect import Installed
+from gaudi_launch.core.engines.entries import detect_engine
 from gaudi_launch.core.engines.pins import compare_pins
-from gaudi_launch.core.engines.registry import detect_engine
 from gaudi_launch.core.services.diagnosis import explain
 from gaudi_launch.core.services.diagnosis.diagnose import Cause
 from gaudi_launch.core.services.diagnosis.drift import DriftError, drift_errors

@@ -23,7 +23,7 @@ from gaudi_launch.core.base.errors import ExitCode, LaunchError, file_error
 from gaudi_launch.core.base.messages import message
 from gaudi_launch.core.base.reader import read_json
 from gaudi_launch.core.base.steps import step
-from gaudi_launch.core.engines.registry import detect_engine
+from gaudi_launch.core.engines.entries import detect_engine
 from gaudi_launch.core.host.accelerators import accelerator_of
 from gaudi_launch.core.services.state import registry, store
 from gaudi_launch.core.services.state.identity import boot_id

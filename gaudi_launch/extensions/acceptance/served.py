@@ -22,7 +22,7 @@ from gaudi_launch.core.base.errors import LaunchError
 from gaudi_launch.core.base.json_values import mapping
 from gaudi_launch.core.base.messages import Message, message
 from gaudi_launch.core.base.reader import parse_json
-from gaudi_launch.core.engines.registry import ENGINES, installation
+from gaudi_launch.core.engines.entries import ENGINES, installation
 from gaudi_launch.core.services.state import chosen, registry
 from gaudi_launch.core.services.stop import stop
 from gaudi_launch.extensions.acceptance.records import NoFigure, StepMeasurement

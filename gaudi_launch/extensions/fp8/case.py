@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Protocol
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.fields import OptionRecord, switch, text, value
 from gaudi_launch.core.base.paths import machine_root
-from gaudi_launch.core.engines.registry import ENGINES, assumed_for, detect_engine, find
+from gaudi_launch.core.engines.entries import ENGINES, detect_engine
+from gaudi_launch.core.engines.registry import assumed_for, find
 from gaudi_launch.core.host.accelerators import product_of
 from gaudi_launch.core.launch.machine import load
 from gaudi_launch.core.launch.model_needs import generation_of, look

@@ -24,6 +24,7 @@ from gaudi_launch.core.base.optional import mapped
 from gaudi_launch.core.base.paths import data_dir
 from gaudi_launch.core.base.reader import read_json
 from gaudi_launch.core.base.version import VERSION
+from gaudi_launch.core.engines.entries import entry, setup_name, setup_names
 from gaudi_launch.core.engines.install.install_steps import SetupExtras, dockerfile
 from gaudi_launch.core.engines.install.installation import PipPackages
 from gaudi_launch.core.engines.install.step_runner import (
@@ -33,7 +34,6 @@ from gaudi_launch.core.engines.install.step_runner import (
     run_steps,
 )
 from gaudi_launch.core.engines.needed_release import needed_release
-from gaudi_launch.core.engines.registry import entry, setup_name, setup_names
 from gaudi_launch.core.engines.releases import Release, constraints_of, known
 from gaudi_launch.core.engines.setups import made_by_steps
 from gaudi_launch.core.models.config import looks_like_hub_id, name_of

@@ -22,8 +22,9 @@ from gaudi_launch.core.base.messages import Message, message
 from gaudi_launch.core.base.reader import parse_json
 from gaudi_launch.core.buckets.bucket_list import Buckets
 from gaudi_launch.core.engines.detect import Installed
+from gaudi_launch.core.engines.entries import ENGINES, NO_PACKAGES, entry
 from gaudi_launch.core.engines.facts.registry import installed_lists
-from gaudi_launch.core.engines.registry import ENGINES, NO_PACKAGES, entry, find
+from gaudi_launch.core.engines.registry import find
 from gaudi_launch.core.host.cpus import format_cpus
 from gaudi_launch.core.host.hardware import Host
 from gaudi_launch.core.models.model import Model

@@ -13,10 +13,10 @@ from gaudi_launch.core.base.mirrors import Mirrors
 from gaudi_launch.core.base.paths import machine_root
 from gaudi_launch.core.engines.base import VLLM
 from gaudi_launch.core.engines.detect import Installed, detect
+from gaudi_launch.core.engines.entries import detect_engine, entry
 from gaudi_launch.core.engines.install.installation import StepInstallation
 from gaudi_launch.core.engines.install.marker import marker_of
 from gaudi_launch.core.engines.install.step_runner import InstallStep, Say, pip_of
-from gaudi_launch.core.engines.registry import detect_engine, entry
 from gaudi_launch.core.engines.setups import made_by_steps
 from gaudi_launch.core.host.read import read_host
 from gaudi_launch.extensions.ray.engine import NAME, SERVE, VERSION

@@ -15,7 +15,7 @@ from gaudi_launch.core.base.messages import Message, message
 from gaudi_launch.core.base.optional import mapped
 from gaudi_launch.core.base.redact_values import redact_document
 from gaudi_launch.core.engines import detect as detection
-from gaudi_launch.core.engines import needed_release, registry
+from gaudi_launch.core.engines import entries, needed_release, registry
 from gaudi_launch.core.host.accelerators import accelerator_of
 from gaudi_launch.core.launch.command_line import serve_command
 from gaudi_launch.core.launch.forecast_case import data_types, is_product, read_case, read_dtype
@@ -548,8 +548,8 @@ def _prepared(options: LaunchOptions, machine: str | None) -> Prepared:
     outputs = None if "-o" in lacks else given.output_range
     request = replace(prepared.request, input_range=inputs, output_range=outputs)
     prepared = replace(prepared, request=request)
-    if not registry.takes_cards(prepared.engine.identity.label):
-        known = ", ".join(registry.names_with_cards())
+    if not entries.takes_cards(prepared.engine.identity.label):
+        known = ", ".join(entries.names_with_cards())
         raise LaunchError(
             "fit.engine", ExitCode.USAGE, found=prepared.engine.identity.label, known=known
         )
@@ -631,7 +631,7 @@ def _other_engines(prepared: Prepared, model: Model) -> tuple[SearchedEngine, ..
     if registry.is_decided(prepared.request.engine, prepared.installed):
         return ()
     found: list[SearchedEngine] = []
-    for name in registry.names_with_cards():
+    for name in entries.names_with_cards():
         engine = registry.find(name)
         request = replace(prepared.request, engine=name)
         same = engine.identity.name == prepared.engine.identity.name

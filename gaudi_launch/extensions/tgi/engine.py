@@ -536,7 +536,7 @@ def create(name: str, python: str | None, facts: Mapping[str, str]) -> Engine:
 
     Raises LaunchError (USAGE) for an unknown version.
     """
-    from gaudi_launch.core.engines.registry import unknown
+    from gaudi_launch.core.engines.entries import unknown
 
     version = name.partition("@")[2].removesuffix("-gaudi")
     if version not in words_of.VERSIONS:

@@ -18,8 +18,9 @@ from gaudi_launch.commands.inspect.support import selected
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.messages import message
 from gaudi_launch.core.engines import needed_release
+from gaudi_launch.core.engines.entries import detect_engine
 from gaudi_launch.core.engines.known_versions import versions
-from gaudi_launch.core.engines.registry import detect_engine, find
+from gaudi_launch.core.engines.registry import find
 from gaudi_launch.core.host.accelerators import accelerators, instances
 from gaudi_launch.core.host.simulated import write_tree
 from gaudi_launch.core.models.model import Model

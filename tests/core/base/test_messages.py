@@ -16,7 +16,8 @@ from gaudi_launch.cli.views.memory_bar import PARTS
 from gaudi_launch.core.base import messages
 from gaudi_launch.core.base.messages import text
 from gaudi_launch.core.doctor.runner import CHECKS
-from gaudi_launch.core.engines.registry import find, names
+from gaudi_launch.core.engines.entries import names
+from gaudi_launch.core.engines.registry import find
 from gaudi_launch.core.hosts.differences import Level
 from gaudi_launch.core.planning.plan import Source
 from gaudi_launch.core.planning.support_answer import SupportStatus

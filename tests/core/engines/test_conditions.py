@@ -10,14 +10,9 @@ import pytest
 
 from gaudi_launch.core.base.errors import ExitCode
 from gaudi_launch.core.base.messages import catalogue, message
-from gaudi_launch.core.engines.conditions import (
-    Condition,
-    Launched,
-    concerning,
-    conditions,
-    features_of,
-)
+from gaudi_launch.core.engines.conditions import Condition, conditions, features_of
 from gaudi_launch.core.engines.known_versions import releases, versions
+from gaudi_launch.core.engines.launched import Launched, concerning
 from gaudi_launch.core.engines.registry import find
 from gaudi_launch.core.engines.version_facts import names_of
 from gaudi_launch.core.host import simulated

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.engines.detect import Installed, detect, parse, question
-from gaudi_launch.core.engines.registry import DEFAULT, find
+from gaudi_launch.core.engines.entries import DEFAULT
+from gaudi_launch.core.engines.registry import find
 from tests.support.engines import interpreter
 from tests.support.refusals import failing
 

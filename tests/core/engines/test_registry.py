@@ -7,7 +7,7 @@ import json
 import pytest
 
 from gaudi_launch.cli.main import run
-from gaudi_launch.core.engines import registry
+from gaudi_launch.core.engines import entries, registry
 from gaudi_launch.core.host.hardware import Host
 from gaudi_launch.core.models.model import Model
 from gaudi_launch.core.planning.request import Request
@@ -17,10 +17,10 @@ V3 = Model("m", "DeepSeek-V3.1-G2", architecture="DeepseekV3ForCausalLM", mla_ra
 
 def test_a_model_that_only_a_fork_loads_gets_the_fork() -> None:
     old = Model("m", "old", architecture="Phi3SmallForCausalLM")
-    assert registry.find(registry.DEFAULT).support(old).refused
+    assert registry.find(entries.DEFAULT).support(old).refused
     assert registry.assumed_for(old, lambda: "gaudi3") == "vllm-fork@1.22"
     nowhere = Model("m", "new", architecture="NoSuchForCausalLM")
-    assert registry.assumed_for(nowhere, lambda: "gaudi3") == registry.DEFAULT
+    assert registry.assumed_for(nowhere, lambda: "gaudi3") == entries.DEFAULT
 
 
 def test_over_several_hosts_only_an_engine_that_was_tried_there_is_assumed() -> None:

@@ -17,7 +17,7 @@ from gaudi_launch.commands.inspect.support import selected
 from gaudi_launch.core.base.errors import ExitCode
 from gaudi_launch.core.base.messages import message
 from gaudi_launch.core.base.reader import read_json, shipped_json
-from gaudi_launch.core.engines import known_versions, registry, support
+from gaudi_launch.core.engines import entries, known_versions, registry, support
 from gaudi_launch.core.engines.detect import Installed
 from gaudi_launch.core.engines.known_versions import newest_or_none, releases, version_of
 from gaudi_launch.core.engines.needed_release import needed_release
@@ -466,8 +466,8 @@ def test_a_folder_that_is_missing_is_not_a_hub_id(
 
 def test_a_model_that_the_default_lacks_is_planned_for_the_successor() -> None:
     assert registry.assumed_for(GPT_OSS, lambda: "gaudi3-oam") == "vllm-gaudi"
-    assert registry.assumed_for(LLAMA, lambda: "gaudi3-oam") == registry.DEFAULT
-    assert registry.assumed_for(UNKNOWN, lambda: "gaudi3-oam") == registry.DEFAULT
+    assert registry.assumed_for(LLAMA, lambda: "gaudi3-oam") == entries.DEFAULT
+    assert registry.assumed_for(UNKNOWN, lambda: "gaudi3-oam") == entries.DEFAULT
 
 
 def test_a_config_without_a_class_is_unknown_with_a_reason() -> None:

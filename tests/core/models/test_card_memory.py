@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.messages import Message, message
-from gaudi_launch.core.engines import registry
+from gaudi_launch.core.engines import entries, registry
 from gaudi_launch.core.models.card_memory import (
     CardMemory,
     FitRow,
@@ -79,7 +79,7 @@ def test_inferentia_that_is_too_small() -> None:
     ]
 
 
-RULES = tuple(registry.find(name).memory_rules({}) for name in registry.ENGINES)
+RULES = tuple(registry.find(name).memory_rules({}) for name in entries.ENGINES)
 
 
 @given(

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import pytest
 
 from gaudi_launch.core.buckets.bucket_list import Buckets
-from gaudi_launch.core.engines import registry
+from gaudi_launch.core.engines import entries, registry
 from gaudi_launch.core.host.hardware import Host
 from gaudi_launch.core.host.simulated import make
 from gaudi_launch.core.models.model import Model
@@ -27,7 +27,7 @@ from tests.support.places import PACKAGE
 DECLARED = {name for name in vars(Engine) if not name.startswith("_")}
 
 
-@pytest.mark.parametrize("name", registry.ENGINES)
+@pytest.mark.parametrize("name", entries.ENGINES)
 def test_each_engine_is_the_base_class_and_overrides_only_what_it_declares(name: str) -> None:
     engine = registry.find(name)
     assert isinstance(engine, Engine)

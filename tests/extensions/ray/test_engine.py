@@ -13,7 +13,8 @@ import pytest
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.messages import message
 from gaudi_launch.core.engines.detect import Installed
-from gaudi_launch.core.engines.registry import find, has
+from gaudi_launch.core.engines.entries import has
+from gaudi_launch.core.engines.registry import find
 from gaudi_launch.core.host import simulated
 from gaudi_launch.core.models.model import Model
 from gaudi_launch.core.planning.known_model import known_model

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from gaudi_launch.core.base.optional import mapped
-from gaudi_launch.core.engines import needed_release, registry, setups
+from gaudi_launch.core.engines import entries, needed_release, registry, setups
 from gaudi_launch.core.engines.engine_version import Version
 from gaudi_launch.core.engines.install.installation import StepInstallation
 from gaudi_launch.core.engines.known_versions import installed_versions, version_of, versions
@@ -53,15 +53,15 @@ def listing(python: str | None) -> EngineListing:
 
     Raises LaunchError.
     """
-    installed = registry.detect_engine(python)
+    installed = entries.detect_engine(python)
     states = []
-    for name in registry.ENGINES:
+    for name in entries.ENGINES:
         engine = registry.find(name, installed)
-        has = registry.has(installed, name)
+        has = entries.has(installed, name)
         if engine.in_container:
             where = image_of(engine)
         else:
-            where = registry.interpreter_of(name, installed)
+            where = entries.interpreter_of(name, installed)
         facts = version_of(engine.identity.name, engine.identity.version)
         state = EngineState(
             name,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from pathlib import Path
 
+from gaudi_launch.core.base.paths import engines_dir
 from gaudi_launch.core.engines.detect import Installed, detect
 from gaudi_launch.core.engines.install.switch import Versions
 
@@ -15,6 +16,20 @@ class Installation(ABC):
     @abstractmethod
     def versions(self) -> Versions:
         """Return its versions on this machine."""
+
+    @property
+    def expected(self) -> str:
+        """Return the version that this program installs, "" where the user chooses it."""
+        return ""
+
+    def environment(self) -> Path:
+        """Return the folder of the version in force, else where the first one will be."""
+        versions = self.versions()
+        return versions.in_force() or engines_dir() / versions.name
+
+    def answer(self) -> str:
+        """Return the version that the installed program shows, "" for none."""
+        return ""
 
     @abstractmethod
     def python(self) -> Path:

@@ -10,7 +10,6 @@ from typing import ClassVar
 
 from gaudi_launch.core.base.messages import Message, message, text
 from gaudi_launch.core.base.mirrors import NONE, Mirrors, read
-from gaudi_launch.core.base.paths import engines_dir
 from gaudi_launch.core.engines.install.change import change, place_for
 from gaudi_launch.core.engines.install.contract import Installation
 from gaudi_launch.core.engines.install.marker import marker_of
@@ -89,10 +88,6 @@ class StepInstallation(Installation):
     def versions(self) -> Versions:
         return Versions(self.name, lambda folder: marker_of(folder) is not None)
 
-    def environment(self) -> Path:
-        """Return the folder of the version in force, else where the first one will be."""
-        return self.versions().in_force() or engines_dir() / self.name
-
     def place(self) -> Path:
         """Return the folder into which the expected version is installed.
 
@@ -120,10 +115,6 @@ class StepInstallation(Installation):
         """Return the version in force; without one that which is installed next."""
         found = marker_of(self.environment()) or {}
         return found.get(next(iter(self.pins)), self.expected)
-
-    def answer(self) -> str:
-        """Return the version that the installed program shows, "" for none."""
-        return ""
 
     def is_ready(self) -> bool:
         """Return True for a complete one of this version, or one rolled back to."""

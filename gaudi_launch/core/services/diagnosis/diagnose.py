@@ -12,7 +12,8 @@ from typing import Any
 
 from gaudi_launch.core.base.messages import Message, message
 from gaudi_launch.core.base.redact import redact_text
-from gaudi_launch.core.engines.conditions import Condition, Launched, concerning
+from gaudi_launch.core.engines.conditions import Condition
+from gaudi_launch.core.engines.launched import Launched, concerning
 from gaudi_launch.core.models.model import Model
 from gaudi_launch.core.services.diagnosis.drift import is_mismatch
 from gaudi_launch.core.services.diagnosis.exceptions import WRAPS, Errors, Line, LogError

@@ -20,7 +20,7 @@ from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.fields import OptionRecord, switch, text, value, values
 from gaudi_launch.core.base.messages import message
 from gaudi_launch.core.base.optional import mapped
-from gaudi_launch.core.engines.registry import entry
+from gaudi_launch.core.engines.entries import entry
 from gaudi_launch.core.launch import route, saved_plan
 from gaudi_launch.core.launch.route import checked_plan, prepare
 from gaudi_launch.core.launch.saved_plan import SavedTraffic, hash_of, merged, on_this_machine, read

@@ -155,8 +155,9 @@ _NO_NAMES = NamesDiff((), (), ())
 
 
 def _version(name: str, python: str | None) -> Version:
+    from gaudi_launch.core.engines.entries import ALIASES, detect_engine, has
     from gaudi_launch.core.engines.needed_release import image_versions
-    from gaudi_launch.core.engines.registry import ALIASES, detect_engine, find, has
+    from gaudi_launch.core.engines.registry import find
 
     engine, _, version = ALIASES.get(name, name).partition("@")
     installed = detect_engine(python, name)
@@ -290,8 +291,9 @@ def _used(plans: PlansDiff, options: LaunchOptions) -> frozenset[str]:
 def _problems(
     old: Version, new: Version, model: Model | None, plans: PlansDiff | None, options: LaunchOptions
 ) -> tuple[KnownProblem, ...]:
-    from gaudi_launch.core.engines.conditions import Launched, concerning, conditions
+    from gaudi_launch.core.engines.conditions import conditions
     from gaudi_launch.core.engines.launch_conditions import values_of
+    from gaudi_launch.core.engines.launched import Launched, concerning
 
     found = []
     for problem in conditions():

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gaudi_launch.core.base.messages import catalogue
-from gaudi_launch.core.engines import registry
+from gaudi_launch.core.engines import entries
 from tests.support.cli import output
 from tests.support.engines import interpreter
 
@@ -30,7 +30,7 @@ def test_every_engine_says_what_it_serves_and_what_means_nothing_to_it(
     code, out, _ = output(capsys, "engines", "--python", python, "--json")
     assert code == 0
     rows = {row["name"]: row for row in json.loads(out)["engines"]}
-    assert list(rows) == list(registry.ENGINES)
+    assert list(rows) == list(entries.ENGINES)
     plugin = rows["vllm-gaudi"]
     assert (plugin["installed"], plugin["packages"]) == (
         python,
