@@ -26,7 +26,7 @@ TOY = ("--engine", toy_engine.NAME)
 def toy() -> Iterator[None]:
     entries.register(toy_engine.NAME, entries.Entry(toy_engine.create))
     yield
-    entries.unregister(toy_engine.NAME)
+    del entries.ENGINES[toy_engine.NAME]
 
 
 @pytest.fixture

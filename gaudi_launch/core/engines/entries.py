@@ -143,11 +143,6 @@ def register(name: str, entry: Entry) -> None:
     ENGINES[name] = entry
 
 
-def unregister(name: str) -> None:
-    """Remove an engine that `register` added."""
-    del ENGINES[name]
-
-
 def names() -> tuple[str, ...]:
     """Return every name for --engine."""
     return ("auto", *ENGINES, *foreign("engines", _TAKEN))
