@@ -917,10 +917,11 @@ def _named(asked: Asked) -> int:
 
 
 # an option and a value for it in a message: "-n 4"; an option alone: "Leave -d out", "Raise -t"
-_GIVE = re.compile(r"(?<![\w-])(--?[a-z][a-z-]*) ([0-9][\w,]*|auto|vllm-gaudi)\b")
+_GIVE = re.compile(r"(?<![\w-])(--?[a-z][a-z-]*) ([0-9][\w,.]*|auto|vllm-gaudi)\b")
 _ALONE = re.compile(r"(?<![\w-])(--?[a-z][a-z-]*)\b")
 _ENGINE = re.compile(r"vllm-(?:fork|gaudi)@[0-9.]*[0-9]")
-_NUMBER = re.compile(r"\b[0-9]+\b")
+# with the commas of thousands
+_NUMBER = re.compile(r"\b[0-9]+(?:,[0-9]{3})*\b")
 # "Unset A, B", "Export A=1"
 _EXPORT = re.compile(r"(?:nset|xport) ((?:[A-Z][A-Z_]+(?:, )?)+)=?((?<==)\w+|)")
 
@@ -962,7 +963,8 @@ def _exports(drawn: Drawn, text: str) -> Iterator[Drawn]:
 def _lengths(drawn: Drawn, advice: str, text: str) -> Iterator[Drawn]:
     """Yield the combination with a length of the message raised or lowered."""
     # smaller numbers are cards and values of variables
-    numbers = [int(each) for each in _NUMBER.findall(text) if int(each) >= 128]
+    found = [int(each.replace(",", "")) for each in _NUMBER.findall(text)]
+    numbers = [each for each in found if each >= 128]
     for verb, pick in (("aise", max), ("ower", min)):
         for option in re.findall(rf"{verb} (--?[a-z][a-z-]*)", advice) if numbers else ():
             low = "1," if "," in drawn[option] or option == "-i" else ""

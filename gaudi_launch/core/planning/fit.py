@@ -22,6 +22,7 @@ from gaudi_launch.core.models.model import Model
 from gaudi_launch.core.models.sizing import BLOCK, GIB, MemoryRules
 from gaudi_launch.core.planning.engine import Context, Engine, Limits
 from gaudi_launch.core.planning.memory import CardSet, MemoryPlan, division
+from gaudi_launch.core.planning.passthrough import written
 from gaudi_launch.core.planning.placement import Placement
 from gaudi_launch.core.planning.precision import fp8_cache
 from gaudi_launch.core.planning.request import Request
@@ -42,7 +43,7 @@ def divided(
     """
     context = context_of(engine, request, accelerator, model, cards=cards, dtype=dtype)
     settings = tuple(engine.propose(replace(context, memory_only=True)).settings)
-    return division(context.model, context.limits, settings, engine)
+    return division(context.model, context.limits, settings, engine, context.request.args)
 
 
 def context_of(
@@ -128,13 +129,14 @@ def remedies(
     assert product is not None, "its memory is known"
     fewest = partial(fewest_cards, engine, request, product, model, card_set.larger)
     more = fewest(dtype)
+    option = written(request.args, "-n")
     if more is not None:
-        return (message("fit.would_cards", n=more), *found.remedies)
+        return (message("fit.would_cards", option=option, n=more), *found.remedies)
     in_fp8 = any(each.id == "fit.would_dtype" for each in found.remedies)
     if not in_fp8 and product.has_fp8 and model.quantization is None and dtype != "fp8":
         both = fewest("fp8")
         if both is not None:
-            return (message("fit.would_both", n=both), *found.remedies)
+            return (message("fit.would_both", option=option, n=both), *found.remedies)
     return found.remedies or (message("fit.would_nothing"),)
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.messages import Message, message
@@ -15,13 +16,16 @@ from gaudi_launch.core.planning.effects import additions
 from gaudi_launch.core.planning.engine import Context, Engine, Limits
 from gaudi_launch.core.planning.engine_args import NO_ARGS, EngineArgs
 from gaudi_launch.core.planning.parse_ranges import share
-from gaudi_launch.core.planning.passthrough import with_user_args
+from gaudi_launch.core.planning.passthrough import with_user_args, written
 from gaudi_launch.core.planning.plan import Setting, variables_of
 from gaudi_launch.core.planning.precision import fp8_cache, runs_fp8
 from gaudi_launch.core.planning.requested_cards import parallel_sizes
 from gaudi_launch.core.predict.shape import shape_of
 
 _OFF = ("", "0", "false", "False")
+_SHARE = "--gpu-memory-utilization"
+# the type of the weights, and the options given with it
+_Asked = tuple[str, card_memory.ServingDemand]
 
 
 @dataclass(frozen=True)
@@ -139,8 +143,8 @@ def memory_for(
     if accelerator.has_fp8 and model.quantization is None:
         # the KV cache type of calibrated weights, where the card has 8-bit floats
         in_fp8 = ("fp8", replace(other, kv_dtype=fp8_cache(model, engine.calibration)))
-    remedies = _remedies(model, cards, found, (dtype, other), in_fp8, rules)
-    return replace(made, remedies=remedies)
+    works = partial(_works, model, cards, found.card, rules)
+    return replace(made, remedies=_remedies(found, (dtype, other), in_fp8, works, args))
 
 
 def _experts_elsewhere(model: Model, cards: int, dtype: str, copies: int) -> float:
@@ -222,7 +226,7 @@ def division(
         max_num_batched_tokens=limits.max_num_batched_tokens,
         longest_prompt=decided.whole("VLLM_PROMPT_SEQ_BUCKET_MAX")
         or min(limits.input_max, limits.max_model_len),
-        utilization=decided.share("--gpu-memory-utilization", 0.9),
+        utilization=decided.share(_SHARE, 0.9),
         reserved=decided.share("VLLM_GRAPH_RESERVED_MEM", 0.1),
         eager=decided.has("--enforce-eager"),
         pools=engine.pools(model, args),
@@ -233,30 +237,39 @@ def division(
     return ask, engine.memory_rules(variables)
 
 
+def _works(
+    model: Model, cards: int, card_bytes: float, rules: sizing.MemoryRules, asked: _Asked
+) -> bool:
+    """Return True if a card has room for these weights and options."""
+    dtype, ask = asked
+    divided = card_memory.divide_card(model, cards, dtype, card_bytes, ask, rules)
+    if not sizing.divides(model, cards) or divided is None:
+        return False
+    return card_memory.serves(divided, ask)
+
+
 def _remedies(
-    model: Model,
-    cards: int,
     found: card_memory.CardMemory,
-    now: tuple[str, card_memory.ServingDemand],
-    in_fp8: tuple[str, card_memory.ServingDemand] | None,
-    rules: sizing.MemoryRules,
+    now: _Asked,
+    in_fp8: _Asked | None,
+    works: Callable[[_Asked], bool],
+    args: EngineArgs,
 ) -> tuple[Message, ...]:
-    """Return what would make it fit on these cards: fp8, or a shorter context.
+    """Return the changes with which it fits on these cards.
 
-    ``now`` and ``in_fp8`` are a data type of the weights and the options given with it.
+    They are fp8, a larger share of the card, and a shorter context. An option is named as the user
+    wrote it.
     """
-
-    def works(asked: tuple[str, card_memory.ServingDemand]) -> bool:
-        divided = card_memory.divide_card(model, cards, asked[0], found.card, asked[1], rules)
-        if not sizing.divides(model, cards) or divided is None:
-            return False
-        return card_memory.serves(divided, asked[1])
-
     would = []
     if in_fp8 is not None and now[0] != "fp8" and works(in_fp8):
         would.append(message("fit.would_dtype"))
+    usual = replace(now[1], utilization=card_memory.ServingDemand.utilization)
+    if usual.utilization > now[1].utilization and works((now[0], usual)):
+        option = written(args, "--memory-utilization", _SHARE)
+        would.append(message("fit.would_share", option=option, share=usual.utilization))
     if found.tokens >= sizing.BLOCK and works((now[0], _shortened(now[1], found.tokens))):
-        would.append(message("fit.would_length", length=found.tokens))
+        option = written(args, "-l")
+        would.append(message("fit.would_length", option=option, length=found.tokens))
     return tuple(would)
 
 

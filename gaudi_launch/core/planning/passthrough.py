@@ -101,10 +101,13 @@ _WORDS = tuple(_words())
 OWN_OPTIONS = frozenset(name for word in _WORDS for name in word.names)
 
 
-def written(args: EngineArgs, flag: str) -> str:
-    """Return our option, or the engine's where the user wrote that."""
-    names = next(word.names for word in _WORDS if word.flag == flag)
-    return next((name for name in names if args.has(name)), flag)
+def written(args: EngineArgs, flag: str, *names: str) -> str:
+    """Return our option, or the engine's where the user wrote that.
+
+    ``names`` are the engine's for an option that no field of the request replaces.
+    """
+    known = names or next(word.names for word in _WORDS if word.flag == flag)
+    return next((name for name in known if args.has(name)), flag)
 
 
 def with_options(request: Request, identity: EngineIdentity) -> Request:

@@ -21,6 +21,7 @@ from gaudi_launch.core.planning.calibration_rules import Calibration, Rules
 from gaudi_launch.core.planning.decisions import Decisions
 from gaudi_launch.core.planning.engine import Context, Limits, OverHosts, Spread
 from gaudi_launch.core.planning.lengths import LengthRules
+from gaudi_launch.core.planning.passthrough import written
 from gaudi_launch.core.planning.placement import Placement
 from gaudi_launch.core.planning.plan import Command, Kind, Setting
 from gaudi_launch.core.planning.request import Request
@@ -253,7 +254,11 @@ class DeepSeekFork(VllmFork):
         length = limits.max_model_len
         if length > _LONGEST:
             raise LaunchError(
-                "plan.deepseek_too_long", ExitCode.USAGE, found=length, longest=_LONGEST
+                "plan.deepseek_too_long",
+                ExitCode.USAGE,
+                option=written(request.args, "-l"),
+                found=length,
+                longest=_LONGEST,
             )
         return limits
 
@@ -275,7 +280,7 @@ class DeepSeekFork(VllmFork):
             raise LaunchError("plan.deepseek_machine", ExitCode.MACHINE, found=len(host.modules))
         cards = self.cards(request) or len(request.modules or ()) or 8
         if cards != 8 and not forced:
-            allowed = for_modules(request, "-n 8")
+            allowed = for_modules(request, f"{written(request.args, '-n')} 8")
             raise LaunchError("plan.deepseek_cards", ExitCode.USAGE, found=cards, allowed=allowed)
 
     def runs_stages(self, model: Model) -> bool:

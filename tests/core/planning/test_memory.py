@@ -469,13 +469,13 @@ def test_what_would_make_a_model_fit_on_the_cards_of_a_machine() -> None:
         return remedies(FORK, Request("m", max_model_len=4096), cards, model, "bfloat16", found)
 
     dtype = message("fit.would_dtype")
-    assert would(full, None) == (message("fit.would_cards", n=2), dtype)
+    assert would(full, None) == (message("fit.would_cards", option="-n", n=2), dtype)
     assert would(full, 1) == (dtype,)
     larger = replace(LLAMA, parameters=250_000_000_000)
-    assert would(larger, 8) == (message("fit.would_cards", n=8),)
-    assert would(larger, 4) == (message("fit.would_both", n=4),)
+    assert would(larger, 8) == (message("fit.would_cards", option="-n", n=8),)
+    assert would(larger, 4) == (message("fit.would_both", option="-n", n=4),)
     assert would(larger, 2) == (message("fit.would_nothing"),)
-    assert would(larger, 8, 4) == (message("fit.would_cards", n=8), dtype)
+    assert would(larger, 8, 4) == (message("fit.would_cards", option="-n", n=8), dtype)
     # 120 GB of weights fit on two cards, and three heads are not divided by two
     assert would(replace(full, heads=3, kv_heads=3), None) == (dtype,)
 

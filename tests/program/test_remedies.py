@@ -1,0 +1,58 @@
+"""Each change that a refusal names is one: with it there is a plan."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from tests.support.cli import output
+from tests.support.every_case import examples
+
+pytestmark = pytest.mark.usefixtures("plain_english")
+
+MODELS = ("Qwen/Qwen3-32B", "meta-llama/Llama-3.1-70B-Instruct", "deepseek-ai/DeepSeek-R1")
+# ours and the engine's after --, with values of which most are too small or too large
+FORMS = (
+    ("-n", "--tensor-parallel-size", ("1", "2", "8")),
+    ("-l", "--max-model-len", ("4096", "32000", "40000")),
+    ("--memory-utilization", "--gpu-memory-utilization", ("0.05", "0.15", "0.9")),
+)
+
+
+def drawn(chance: random.Random) -> tuple[list[str], list[str]]:
+    """Return our options and those of the engine, one of each form."""
+    ours = [chance.choice(MODELS), "--machine", chance.choice(("gaudi2", "gaudi3"))]
+    theirs: list[str] = []
+    for own, engines, values in FORMS:
+        given = (chance.choice((own, engines)), chance.choice(values))
+        (ours if given[0] == own else theirs).extend(given)
+    return ours, theirs
+
+
+def changed(words: list[str], remedy: list[str]) -> list[str]:
+    """Return a list of options with those of a remedy in place of its own."""
+    kept = list(words)
+    for name in remedy[::2]:
+        if name in kept:
+            del kept[kept.index(name) : kept.index(name) + 2]
+    return kept
+
+
+def test_each_change_that_fits_does(capsys: pytest.CaptureFixture[str]) -> None:
+    chance, tried = random.Random(17), 0
+    for _ in range(examples(12, 60)):
+        ours, theirs = drawn(chance)
+        _, _, err = output(capsys, "plan", *ours, "--", *theirs)
+        _, found, listed = err.partition("A change that fits: ")
+        if not found or listed.startswith("a machine"):
+            continue
+        for each in listed.partition(". (")[0].split(", "):
+            remedy = each.split()
+            is_theirs = remedy[0] in theirs
+            more, after = (([], remedy), (remedy, []))[not is_theirs]
+            words = [*changed(ours, remedy), *more, "--", *changed(theirs, remedy), *after]
+            code, _, refused = output(capsys, "plan", *words)
+            assert code == 0, f"{ours} {theirs}: {each}: {refused}"
+            tried += 1
+    assert tried >= 5
