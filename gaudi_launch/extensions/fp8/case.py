@@ -23,7 +23,7 @@ from gaudi_launch.core.models.config import looks_like_hub_id, name_of
 from gaudi_launch.core.models.hub.local import find_local
 from gaudi_launch.core.planning import parse, parse_ranges
 from gaudi_launch.core.planning.known_model import known_model
-from gaudi_launch.core.planning.placement import choose, parse_visible
+from gaudi_launch.core.planning.placement import Placement, choose, parse_visible
 from gaudi_launch.core.planning.request import Request
 from gaudi_launch.core.planning.support_answer import check_support
 from gaudi_launch.extensions.fp8 import calibration_run
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from gaudi_launch.core.models.fp8.quant_config import QuantFile
     from gaudi_launch.core.models.model import Model
     from gaudi_launch.core.planning.calibration_rules import Calibration
-    from gaudi_launch.core.planning.placement import Placement
 
 # more cards than one server has need Ray and a shared folder on every host
 _MOST_CARDS = 8

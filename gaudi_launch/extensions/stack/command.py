@@ -64,7 +64,9 @@ def init(
     """
 
     if schema:
-        emit_json(stack_init.schema_document())
+        from gaudi_launch.core.base.profiles_check import schema as published
+
+        emit_json(dict(published("stack")))
         return
     planned = stack_init.init(
         models or [], to, port=port, machine=machine or None, engine=engine, python=python

@@ -19,12 +19,11 @@ from gaudi_launch.commands.services.stop.view import show_ended as show_service
 from gaudi_launch.core.base.durations import rough, span
 from gaudi_launch.core.base.messages import text
 from gaudi_launch.core.base.optional import mapped
-from gaudi_launch.core.services.state.registry import phase, read
+from gaudi_launch.core.services.state.registry import ServiceRecord, phase, read
 
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from gaudi_launch.core.services.state.registry import ServiceRecord
     from gaudi_launch.core.services.stop import Stopped
     from gaudi_launch.extensions.stack.case import StackState
     from gaudi_launch.extensions.stack.change import ChangedStack

@@ -17,7 +17,7 @@ import yaml
 
 from gaudi_launch.core.base.errors import LaunchError
 from gaudi_launch.core.render.monitoring import dashboard, monitoring_files, rule_groups
-from gaudi_launch.extensions.watch.metric_list import METRICS, SERIES
+from gaudi_launch.extensions.watch.exporter.export import METRICS, SERIES
 from tests.support.cli import golden, output, reading
 
 PROMTOOL = shutil.which("promtool")

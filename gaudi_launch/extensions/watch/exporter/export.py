@@ -22,15 +22,17 @@ from gaudi_launch.core.base.background import Loop
 from gaudi_launch.core.base.errors import LaunchError
 from gaudi_launch.core.base.json_values import array, is_number, mapping, number
 from gaudi_launch.core.base.optional import mapped
+from gaudi_launch.core.base.reader import read_json
 from gaudi_launch.core.host import machine as host_machine
 from gaudi_launch.core.services.engine_counters import EngineCounters
 from gaudi_launch.core.services.log.follow import Follower
 from gaudi_launch.core.services.state.registry import RecordCache, ServiceRecord
-from gaudi_launch.extensions.watch.metric_list import METRICS, PREFIX
 from gaudi_launch.extensions.watch.sample import CardSample, HostSample, ServiceSample
 from gaudi_launch.extensions.watch.sampler import Sampler
 
 _log = logging.getLogger(__name__)
+
+PREFIX = "gaudi_launch_"
 
 # a loaded server's hl-smi takes a second or more, and Prometheus scrapes every 15 s or so
 _SAMPLE_SECONDS = 2.5
@@ -44,6 +46,33 @@ _MOST_BYTES = 128 << 20
 _MARKS = (b"was not warmed-up", b"was not prepared")
 
 Family = GaugeMetricFamily | CounterMetricFamily | SummaryMetricFamily
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A metric: its kind (``gauge``, ``counter``, ``summary``), help text and labels.
+
+    The name has no prefix; Prometheus adds ``_total`` to a counter's, ``_sum`` and ``_count`` to
+    a summary's.
+    """
+
+    name: str
+    kind: str
+    text: str
+    labels: tuple[str, ...] = ()
+
+    @property
+    def series(self) -> tuple[str, ...]:
+        """Return the names of its time series."""
+        endings = {"gauge": ("",), "counter": ("_total",), "summary": ("_sum", "_count")}
+        return tuple(f"{PREFIX}{self.name}{ending}" for ending in endings[self.kind])
+
+
+METRICS: Mapping[str, Metric] = {
+    name: Metric(name, row["kind"], row["text"], tuple(row["labels"]))
+    for name, row in read_json(Path(__file__).with_name("metrics.json")).items()
+}
+SERIES = frozenset(name for metric in METRICS.values() for name in metric.series)
 
 
 @dataclass
