@@ -14,8 +14,14 @@ from gaudi_launch.core.base.paths import machine_root
 from gaudi_launch.core.host.hardware import Host
 from gaudi_launch.core.planning.launch_options import LaunchOptions
 from gaudi_launch.core.planning.placement import Placement, choose, parse_visible
-from gaudi_launch.extensions.stack.changes import ChangeCase, ChangeStep, RunningEngine, steps_of
-from gaudi_launch.extensions.stack.division import CardShare, with_cards
+from gaudi_launch.extensions.stack.changes import (
+    CardShare,
+    ChangeCase,
+    ChangeStep,
+    RunningEngine,
+    steps_of,
+    with_cards,
+)
 from gaudi_launch.extensions.stack.stack_file import StackFile, StackModel, read_stack, start_order
 from gaudi_launch.extensions.stack.stack_record import (
     StackRecord,
