@@ -46,33 +46,8 @@ _MOST_BYTES = 128 << 20
 _MARKS = (b"was not warmed-up", b"was not prepared")
 
 Family = GaugeMetricFamily | CounterMetricFamily | SummaryMetricFamily
-
-
-@dataclass(frozen=True)
-class Metric:
-    """A metric: its kind (``gauge``, ``counter``, ``summary``), help text and labels.
-
-    The name has no prefix; Prometheus adds ``_total`` to a counter's, ``_sum`` and ``_count`` to
-    a summary's.
-    """
-
-    name: str
-    kind: str
-    text: str
-    labels: tuple[str, ...] = ()
-
-    @property
-    def series(self) -> tuple[str, ...]:
-        """Return the names of its time series."""
-        endings = {"gauge": ("",), "counter": ("_total",), "summary": ("_sum", "_count")}
-        return tuple(f"{PREFIX}{self.name}{ending}" for ending in endings[self.kind])
-
-
-METRICS: Mapping[str, Metric] = {
-    name: Metric(name, row["kind"], row["text"], tuple(row["labels"]))
-    for name, row in read_json(Path(__file__).with_name("metrics.json")).items()
-}
-SERIES = frozenset(name for metric in METRICS.values() for name in metric.series)
+# kind (gauge, counter, summary), help text and labels by name
+METRICS: Mapping[str, Any] = read_json(Path(__file__).with_name("metrics.json"))
 
 
 @dataclass
@@ -227,9 +202,9 @@ class Families:
 
     def __init__(self) -> None:
         self._made: dict[str, Family] = {}
-        for name, metric in METRICS.items():
-            kind = _KINDS[metric.kind]
-            self._made[name] = kind(PREFIX + name, metric.text, labels=metric.labels)
+        for name, row in METRICS.items():
+            made = _KINDS[row["kind"]](PREFIX + name, row["text"], labels=row["labels"])
+            self._made[name] = made
 
     def add(self, name: str, value: float | None, *labels: str) -> None:
         """Add a sample; an unknown value gives none."""

@@ -25,7 +25,6 @@ from gaudi_launch.core.services.engine_counters import EngineCounters
 from gaudi_launch.core.services.state import store
 from gaudi_launch.core.services.state.registry import ServiceRecord
 from gaudi_launch.extensions.watch.exporter import export as exporter
-from gaudi_launch.extensions.watch.exporter.export import METRICS, SERIES, Metric
 from gaudi_launch.extensions.watch.exporter.server import with_health
 from gaudi_launch.extensions.watch.sample import (
     CardSample,
@@ -352,14 +351,3 @@ def test_the_faults_of_cards_are_exported(capsys: pytest.CaptureFixture[str]) ->
     assert of(values, "card_power_cap_watts", module="3") == 600
     assert of(values, "hl_smi_answers") == 1
     assert of(values, "card_throttled", module="3") is None
-
-
-def test_the_series_of_each_kind() -> None:
-    assert {each.kind for each in METRICS.values()} == {"gauge", "counter", "summary"}
-    found = [Metric("a", kind, "text").series for kind in ("gauge", "counter", "summary")]
-    assert found == [
-        ("gaudi_launch_a",),
-        ("gaudi_launch_a_total",),
-        ("gaudi_launch_a_sum", "gaudi_launch_a_count"),
-    ]
-    assert "gaudi_launch_service_restarts_total" in SERIES
