@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.fields import OptionRecord, text, value
@@ -31,17 +30,15 @@ from gaudi_launch.core.hosts.steps import SECRETS, Copy, copies
 from gaudi_launch.core.launch.launch_request import to_request
 from gaudi_launch.core.launch.other_hosts import DEFAULT_NAME, request_of
 from gaudi_launch.core.models.config import looks_like_hub_id
+from gaudi_launch.core.planning.launch_options import LaunchOptions
 from gaudi_launch.core.planning.parse import number, port
+from gaudi_launch.core.planning.request import Request
 from gaudi_launch.core.planning.secret_args import with_secret_moved
 from gaudi_launch.core.services.state import store
 from gaudi_launch.extensions.cluster import lifecycle
+from gaudi_launch.extensions.cluster.lifecycle import EndedPart, State
 from gaudi_launch.extensions.cluster.readiness import Tell, Waits
 from gaudi_launch.extensions.cluster.state import FILE_NAME, RunningCluster, remembered
-
-if TYPE_CHECKING:
-    from gaudi_launch.core.planning.launch_options import LaunchOptions
-    from gaudi_launch.core.planning.request import Request
-    from gaudi_launch.extensions.cluster.lifecycle import EndedPart, State
 
 # warnings that prevent any launch
 _BLOCKING = ("cluster.no_quant", "cluster.made_up")

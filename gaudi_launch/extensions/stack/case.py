@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.messages import text
@@ -16,6 +15,7 @@ from gaudi_launch.core.launch.stop import check_drain, end
 from gaudi_launch.core.launch.stop import restart as restart_service
 from gaudi_launch.core.services.state.chosen import find
 from gaudi_launch.core.services.state.registry import ServiceRecord, read
+from gaudi_launch.core.services.stop import Stopped
 from gaudi_launch.extensions.stack.change import (
     ChangedStack,
     ChangeOptions,
@@ -27,6 +27,7 @@ from gaudi_launch.extensions.stack.change import (
     without_requests,
 )
 from gaudi_launch.extensions.stack.gateway import gateway_job, running
+from gaudi_launch.extensions.stack.gateway.running import RoutedEngine
 from gaudi_launch.extensions.stack.stack_file import StackFile, read_stack
 from gaudi_launch.extensions.stack.stack_plan import StackChanges, alive_services, changes_of
 from gaudi_launch.extensions.stack.stack_record import (
@@ -38,10 +39,6 @@ from gaudi_launch.extensions.stack.stack_record import (
     record_of,
     records,
 )
-
-if TYPE_CHECKING:
-    from gaudi_launch.core.services.stop import Stopped
-    from gaudi_launch.extensions.stack.gateway.running import RoutedEngine
 
 
 @dataclass(frozen=True)
