@@ -10,7 +10,7 @@ import pytest
 from gaudi_launch.core.services.state import chosen
 from gaudi_launch.extensions.kubernetes.kube import case as kube
 from gaudi_launch.extensions.stack import case as stack
-from gaudi_launch.extensions.stack import command as stack_command
+from gaudi_launch.extensions.stack import view as stack_view
 from gaudi_launch.extensions.watch.top import case as top
 from tests.support.cli import output
 
@@ -62,7 +62,7 @@ def test_what_runs_until_ctrl_c_ends_without_a_word(
 ) -> None:
     monkeypatch.setattr(top, "repeated", interrupted)
     monkeypatch.setattr(kube, "logs", interrupted)
-    monkeypatch.setattr(stack_command, "show_logs", interrupted)
+    monkeypatch.setattr(stack_view, "show_logs", interrupted)
     monkeypatch.setattr(stack, "target", lambda *_: stack)
     monkeypatch.setattr(stack, "names", (), raising=False)
     assert output(capsys, *words) == (130, "", "")

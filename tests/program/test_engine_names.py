@@ -59,7 +59,7 @@ ALLOWED = {
     ("core/host/sysfs.py", "cpu"),
     ("core/host/simulated_motion.py", "cpu"),
     ("extensions/watch/sampler.py", "cpu"),
-    ("extensions/watch/trails.py", "cpu"),
+    ("extensions/watch/top/state.py", "cpu"),
     ("extensions/watch/top/view.py", "cpu"),
     ("core/buckets/algorithms/every_context.py", "cpu"),
 }

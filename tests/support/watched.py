@@ -12,8 +12,7 @@ from gaudi_launch.extensions.watch.sample import (
     NodeSample,
     ServiceSample,
 )
-from gaudi_launch.extensions.watch.top.state import TopState
-from gaudi_launch.extensions.watch.trails import Trails
+from gaudi_launch.extensions.watch.top.state import TopState, Trails
 
 NOON = 1_800_000_000.0
 

@@ -10,6 +10,7 @@ same within one bundle, unless they are requested.
 from __future__ import annotations
 
 import contextlib
+import getpass
 import io
 import json
 import logging
@@ -32,6 +33,8 @@ from gaudi_launch.core.base.version import VERSION
 
 _log = logging.getLogger(__name__)
 
+# user and host names that identify no person: removing them would spoil the text
+_COMMON_NAMES = ("", "root", "localhost")
 _LOGS, _PLANS, _TAIL = 5, 5, 1 << 20
 _GROUP = "[0-9a-f]{1,4}"
 # mail, homes, and addresses but those of every machine. IPv6: four groups at least or a double
@@ -159,6 +162,16 @@ class Redactor:
 
     def _alias(self, kind: str, found: re.Match[str] | list[str]) -> str:
         return self._known.setdefault(found[0], f"[{kind}-{len(self._known) + 1}]")
+
+
+def redactor_of(hostname: str | None, *, keep_names: bool = False) -> Redactor:
+    """Return what removes secrets, and the names of host and user unless kept."""
+    user = ""
+    with contextlib.suppress(KeyError, OSError):
+        user = getpass.getuser()
+    # a short name would turn the text into brackets
+    names = (n for n in (hostname, user) if n and n not in _COMMON_NAMES and len(n) > 2)
+    return Redactor(keep_names, tuple(names))
 
 
 def contents(

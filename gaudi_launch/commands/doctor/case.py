@@ -5,7 +5,6 @@ Results are collected for support.
 
 from __future__ import annotations
 
-import getpass
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -41,8 +40,6 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _SHOWN_PATHS = 3
-# user and host names that identify no person: removing them from a bundle would spoil its text
-_COMMON_NAMES = ("", "root", "localhost")
 
 
 @dataclass(frozen=True)
@@ -258,16 +255,7 @@ def write_bundle(
     """
     from gaudi_launch.commands.doctor import bundle
 
-    try:
-        user = getpass.getuser()
-    except (KeyError, OSError) as error:
-        _log.debug("no user name: %s", error)
-        user = ""
-    # a short name would turn the text into brackets
-    names = tuple(
-        n for n in (facts.host.hostname, user) if n and n not in _COMMON_NAMES and len(n) > 2
-    )
-    redactor = bundle.Redactor(keep_names, names)
+    redactor = bundle.redactor_of(facts.host.hostname, keep_names=keep_names)
     files = bundle.contents(
         snapshot.to_json(facts.host), host_config.to_json(facts.config), report, redactor
     )

@@ -268,7 +268,7 @@ def _events(facts: DoctorFacts) -> Verdict:
     )
 
 
-def _health_of(facts: DoctorFacts, card: Card) -> CardHealth:
+def health_of(facts: DoctorFacts, card: Card) -> CardHealth:
     """Return the health of a card; a record without values where it is not known."""
     if card.index is None:
         return _UNREAD
@@ -295,7 +295,7 @@ def _pcie(facts: DoctorFacts) -> Verdict:
 def _free(facts: DoctorFacts) -> Verdict:
     cards = facts.host.cards
     busy = [card for card in cards if card.busy]
-    found = ", ".join(f"{_name(card)}: {_holders(card)}" for card in busy) or "-"
+    found = ", ".join(f"{_name(card)}: {users(card)}" for card in busy) or "-"
     chosen = [card for card in busy if card.module in facts.wants.modules]
     remedy = Remedy(message("doctor.cards.free.remedy"), commands=("gaudi-launch devices",))
     free = len([card for card in cards if card.busy is False])
@@ -382,7 +382,7 @@ def _throttling(facts: DoctorFacts) -> Verdict:
         return Verdict.unknown("doctor.cards.unread", "", "Not Active", what="throttling")
     lines = []
     for card in facts.host.cards:
-        lines += [f"{_name(card)}: {trouble}" for trouble in _heat(card, _health_of(facts, card))]
+        lines += [f"{_name(card)}: {trouble}" for trouble in _heat(card, health_of(facts, card))]
     if lines:
         remedy = Remedy(
             message("doctor.cards.temperature.remedy"), commands=("hl-smi -q -d TEMPERATURE",)
@@ -396,7 +396,8 @@ def _throttling(facts: DoctorFacts) -> Verdict:
     return Verdict.ok("Not Active", "Not Active")
 
 
-def _holders(card: Card) -> str:
+def users(card: Card) -> str:
+    """Return the processes that have a card, or why it counts as in use."""
     return (
         "; ".join(f"{holder.command or '?'} ({holder.pid})" for holder in card.holders)
         or card.busy_because
@@ -432,7 +433,7 @@ def _has_port_down(card: Card, product: str) -> bool:
 )
 def _rows(facts: DoctorFacts) -> Verdict:
     def pending(card: Card) -> bool | None:
-        return _health_of(facts, card).rows_pending
+        return health_of(facts, card).rows_pending
 
     remedy = Remedy(message("doctor.cards.rows.remedy"), commands=("hl-smi -q -d ROW_REPLACEMENT",))
     return _Readings(facts.host.cards, "row replacement", "No", pending).judged(

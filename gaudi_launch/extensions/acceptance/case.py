@@ -7,15 +7,14 @@ with the next one. A step is run again from its beginning.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import logging
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gaudi_launch.commands.doctor.case import DoctorRequest, collect
 from gaudi_launch.core.base import codec, locks, paths
@@ -23,25 +22,24 @@ from gaudi_launch.core.base.errors import ExitCode, LaunchError, file_error
 from gaudi_launch.core.base.messages import message
 from gaudi_launch.core.base.reader import read_json
 from gaudi_launch.core.base.steps import step
-from gaudi_launch.core.engines.entries import detect_engine
+from gaudi_launch.core.doctor.cards import users
+from gaudi_launch.core.doctor.findings import DoctorFacts
 from gaudi_launch.core.host.accelerators import accelerator_of
+from gaudi_launch.core.host.hardware import Card
 from gaudi_launch.core.services.state import registry, store
 from gaudi_launch.core.services.state.identity import boot_id
-from gaudi_launch.extensions.acceptance import served
-from gaudi_launch.extensions.acceptance.card_state import name_of, read_counters
 from gaudi_launch.extensions.acceptance.judge import judge
 from gaudi_launch.extensions.acceptance.records import (
     JUDGED,
     AcceptanceRun,
     NoFigure,
+    Step,
     StepResult,
+    all_steps,
 )
-from gaudi_launch.extensions.acceptance.steps import STEPS, Step
-from gaudi_launch.extensions.acceptance.tools import TestBed
-
-if TYPE_CHECKING:
-    from gaudi_launch.core.doctor.findings import DoctorFacts
-    from gaudi_launch.core.host.hardware import Card
+from gaudi_launch.extensions.acceptance.served import stand_in_installation
+from gaudi_launch.extensions.acceptance.steps import MEASURES, read_counters
+from gaudi_launch.extensions.acceptance.tools import TestBed, name_of
 
 _log = logging.getLogger(__name__)
 
@@ -51,67 +49,52 @@ _RESUMED_SECONDS = 24 * 3600.0
 _SCALE = "GAUDI_LAUNCH_ACCEPTANCE_SCALE"
 
 
-@dataclass(frozen=True)
-class AcceptanceRequest:
-    """The options: of doctor (machine, cards, steps, model), and of this test."""
-
-    doctor: DoctorRequest
-    level: int = 1
-    force: bool = False
-
-
 def folder() -> Path:
     """Return the folder of reports and of the present run."""
     return paths.state_dir() / "acceptance"
 
 
-def run(request: AcceptanceRequest) -> tuple[AcceptanceRun, DoctorFacts]:
+def run(doctor: DoctorRequest, level: int, *, force: bool) -> tuple[AcceptanceRun, DoctorFacts]:
     """Run the steps of a level, or the rest of them; return also the machine before.
 
     Raises LaunchError: USAGE for wrong options; MACHINE while a service is ready, or another run.
     """
-    steps = chosen_steps(request)
-    _check(request)
+    steps = chosen_steps(doctor, level)
+    if doctor.machine is not None:
+        raise LaunchError("accept.machine", ExitCode.USAGE, found=doctor.machine)
+    ready = [each.name for each in registry.services() if each.alive and each.phase == "ready"]
+    if ready and not force:
+        raise LaunchError("accept.service", ExitCode.MACHINE, found=", ".join(ready), name=ready[0])
     with _only_run():
-        now = collect(request.doctor)
-        chosen, left_out = _cards(now, request.doctor)
-        bed = _bed(now, chosen, request)
-        run = _begun(bed, request, left_out)
+        now = collect(doctor)
+        chosen, left_out = _cards(now, doctor)
+        bed = _bed(now, chosen, doctor)
+        run = _begun(bed, doctor, level, left_out)
         bed = replace(bed, counters=run.counters)
+        done = {result.name for result in run.results}
         for each in steps:
-            if each.name in {result.name for result in run.results}:
+            if each.name in done:
                 continue
             with step("accept.progress", step=each.title.render()):
-                result = _result(each, bed)
-            run = replace(run, results=(*run.results, result))
-            _keep(run)
-        run = replace(run, ended=time.time())
+                run = replace(run, results=(*run.results, _result(each, bed)))
+            keep(_state(), run)
         _state().unlink(missing_ok=True)
-        return run, now
+        return replace(run, ended=time.time()), now
 
 
-def _check(request: AcceptanceRequest) -> None:
-    if request.doctor.machine is not None:
-        raise LaunchError("accept.machine", ExitCode.USAGE, found=request.doctor.machine)
-    ready = [each.name for each in registry.services() if each.alive and each.phase == "ready"]
-    if ready and not request.force:
-        raise LaunchError("accept.service", ExitCode.MACHINE, found=", ".join(ready), name=ready[0])
-
-
-def chosen_steps(request: AcceptanceRequest) -> list[Step]:
+def chosen_steps(doctor: DoctorRequest, level: int) -> list[Step]:
     """Return the steps of the level, or those that were named. Raises LaunchError."""
-    only, skip = request.doctor.only, request.doctor.skip
-    if request.level not in LEVELS:
-        raise LaunchError("accept.level", ExitCode.USAGE, found=request.level)
-    known = [each.name for each in STEPS]
-    for word in (*only, *skip):
+    if level not in LEVELS:
+        raise LaunchError("accept.level", ExitCode.USAGE, found=level)
+    known = all_steps()
+    for word in (*doctor.only, *doctor.skip):
         if word not in known:
             names = ", ".join(known)
             raise LaunchError("accept.unknown_step", ExitCode.USAGE, found=word, known=names)
     return [
         each
-        for each in STEPS
-        if (each.name in only if only else each.level <= request.level) and each.name not in skip
+        for name, each in known.items()
+        if (name in doctor.only if doctor.only else each.level <= level) and name not in doctor.skip
     ]
 
 
@@ -120,34 +103,25 @@ def _cards(now: DoctorFacts, doctor: DoctorRequest) -> tuple[tuple[Card, ...], d
     wanted, count = doctor.wants.modules, doctor.wants.cards
     unknown = set(wanted) - set(now.host.modules)
     if unknown:
-        known = ",".join(map(str, now.host.modules))
-        raise LaunchError(
-            "accept.unknown_card", ExitCode.USAGE, found=",".join(map(str, unknown)), known=known
-        )
+        found, known = (",".join(map(str, each)) for each in (unknown, now.host.modules))
+        raise LaunchError("accept.unknown_card", ExitCode.USAGE, found=found, known=known)
     named = [now.host.card(module) for module in wanted or now.host.modules]
     cards = [card for card in named if card is not None]
-    left_out = {}
-    for card in cards:
-        if card.busy is not False:
-            users = [f"{holder.command or '?'} ({holder.pid})" for holder in card.holders]
-            left_out[name_of(card)] = "; ".join(users) or card.busy_because or "?"
+    left_out = {name_of(card): users(card) for card in cards if card.busy is not False}
     free = [card for card in cards if card.busy is False]
     return tuple(free[:count]), left_out
 
 
-def _bed(now: DoctorFacts, cards: tuple[Card, ...], request: AcceptanceRequest) -> TestBed:
-    python, engine = request.doctor.python, ""
-    if now.host.cards:
-        found = None
-        with contextlib.suppress(LaunchError):
-            found = detect_engine(python)
-        if found is not None and (found.engine or python):
-            python, engine = found.python, found.engine
-    elif python is None and served.stand_in_installation().is_ready():
-        python = str(served.stand_in_installation().python())
+def _bed(now: DoctorFacts, cards: tuple[Card, ...], doctor: DoctorRequest) -> TestBed:
+    python, installed = doctor.python, now.engine
+    engine = installed.name if installed is not None and now.host.cards else None
+    if installed is not None and engine:
+        python = installed.python
+    elif not now.host.cards and python is None and stand_in_installation().is_ready():
+        python = str(stand_in_installation().python())
     scale = float(os.environ.get(_SCALE) or 1)
     product = accelerator_of(now.host)
-    return TestBed(now, cards, product, python, engine, request.doctor.weights, scale)
+    return TestBed(now, cards, product, python, engine or "", doctor.weights, scale)
 
 
 def _result(each: Step, bed: TestBed) -> StepResult:
@@ -155,9 +129,9 @@ def _result(each: Step, bed: TestBed) -> StepResult:
     began = time.monotonic()
     try:
         _need(each, bed)
-        result = judge(each.name, bed.product_id, each.measure(bed, each.name))
+        result = judge(each, bed.product_id, MEASURES[each.by](bed, each))
     except NoFigure as error:
-        result = StepResult(each.name, error.status, (error.why,), details=dict(error.details))
+        result = StepResult(each.name, error.status, (error.why,), details=error.details)
     except Exception as error:
         _log.debug("the step %s broke", each.name, exc_info=True)
         why = message("accept.broken", why=f"{type(error).__name__}: {error}")
@@ -200,37 +174,37 @@ def _only_run() -> Iterator[None]:
         os.close(handle)
 
 
-def _key(bed: TestBed, request: AcceptanceRequest) -> str:
+def _key(bed: TestBed, doctor: DoctorRequest, level: int) -> str:
     """Return what must be equal for a run to be resumed."""
-    doctor = request.doctor
     words: list[Any] = [boot_id(), str(bed.root), bed.product_id, bed.python, bed.model, bed.scale]
-    words += [request.level, *doctor.only, "without", *doctor.skip]
+    words += [level, *doctor.only, "without", *doctor.skip]
     words += [[name_of(card), card.bus, card.serial] for card in bed.cards]
-    return hashlib.sha256(json.dumps(words).encode()).hexdigest()[:16]
+    return json.dumps(words)
 
 
-def _begun(bed: TestBed, request: AcceptanceRequest, left_out: Mapping[str, str]) -> AcceptanceRun:
+def _begun(
+    bed: TestBed, doctor: DoctorRequest, level: int, left_out: Mapping[str, str]
+) -> AcceptanceRun:
     """Return the interrupted run of the same machine and options, else a new one."""
-    key = _key(bed, request)
+    key = _key(bed, doctor, level)
     with contextlib.suppress(OSError, ValueError):
         found = codec.read(AcceptanceRun, read_json(_state()))
         if found.key == key and time.time() - found.began < _RESUMED_SECONDS:
             return replace(found, left_out=left_out)
-    cards = tuple(name_of(card) for card in bed.cards)
-    counters = read_counters(bed.facts)
-    began = time.time()
-    run = AcceptanceRun(
-        key, began, request.level, bed.product_id, cards, left_out, bed.scale, counters
-    )
-    _keep(run)
+    cards = tuple(map(name_of, bed.cards))
+    counters, began = read_counters(bed.facts), time.time()
+    run = AcceptanceRun(key, began, level, bed.product_id, cards, left_out, bed.scale, counters)
+    keep(_state(), run)
     return run
 
 
-def _keep(run: AcceptanceRun) -> None:
+def keep(path: Path, document: object) -> None:
+    """Write a JSON file for this user only. Raises LaunchError (FAILED)."""
+    content = json.dumps(codec.write(document), ensure_ascii=False, indent=1) + "\n"
     try:
-        paths.write_whole(_state(), json.dumps(codec.write(run)), mode=0o600)
+        paths.write_whole(path, content, mode=0o600)
     except OSError as error:
-        raise file_error("accept.state", error, _state()) from None
+        raise file_error("accept.state", error, path) from None
 
 
 # --- the verdict ----------------------------------------------------------------------------------

@@ -6,26 +6,28 @@ support bundle (`commands.doctor.bundle`).
 
 from __future__ import annotations
 
-import json
 import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
-from gaudi_launch.commands.doctor.bundle import Redactor
+from gaudi_launch.commands.doctor.bundle import redactor_of
 from gaudi_launch.commands.profiles.evidence import KIND
-from gaudi_launch.core.base import codec, paths
-from gaudi_launch.core.base.errors import file_error
+from gaudi_launch.core.base import codec
+from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.json_values import mapping
 from gaudi_launch.core.base.version import VERSION
 from gaudi_launch.core.doctor.findings import DoctorFacts
 from gaudi_launch.core.host import snapshot
-from gaudi_launch.extensions.acceptance.case import folder
-from gaudi_launch.extensions.acceptance.judge import facts
-from gaudi_launch.extensions.acceptance.records import AcceptanceRun, StepResult
+from gaudi_launch.extensions.acceptance.case import folder, keep
+from gaudi_launch.extensions.acceptance.records import AcceptanceRun, facts
 
+# of a run and of a result: numbers and names that need no redaction
+_OF_RUN = ("level", "product", "cards", "scale", "counters")
+_FIGURES = ("status", "values", "unit", "shares", "seconds")
 _SENSOR = re.compile(r"(temp|power|in|curr)\d+_\w+")
 # a difference of two runs below it is not shown as one (assumed)
 _SAME = 0.03
@@ -34,11 +36,13 @@ _SAME = 0.03
 def document(run: AcceptanceRun, machine: DoctorFacts) -> dict[str, Any]:
     """Return the evidence of a run, redacted."""
     kept = facts()["evidence"]
-    names = tuple(name for name in (machine.host.hostname,) if name and len(name) > 2)
-    redactor = Redactor(names=names)
+    redactor, ask = redactor_of(machine.host.hostname), machine.ask
     raw = {
         "host": snapshot.to_json(machine.host),
-        "hl_smi": {query or "table": _asked(machine, query) for query in kept["hl_smi"]},
+        "hl_smi": {
+            query or "table": "" if ask is None else ask(query.split()).text
+            for query in kept["hl_smi"]
+        },
         "results": codec.write(run.results),
         "left_out": dict(run.left_out),
     }
@@ -47,50 +51,32 @@ def document(run: AcceptanceRun, machine: DoctorFacts) -> dict[str, Any]:
         "schema": 1,
         "kind": KIND,
         "gaudi_launch": VERSION,
+        **{name: getattr(run, name) for name in _OF_RUN},
         "began": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(run.began)),
-        "level": run.level,
-        "product": run.product,
-        "cards": list(run.cards),
-        "scale": run.scale,
         # a folder is read as the machine
         "simulated": machine.config.root != "/",
-        "counters": codec.write(run.counters),
         # files with versions and numbers only, and figures
-        "files": _files(machine, kept),
-        "figures": {each.name: _figure(each) for each in run.results},
+        "files": _files(machine, kept["files"]),
+        "figures": {
+            each.name: {part: getattr(each, part) for part in _FIGURES} for each in run.results
+        },
         **shown,
     }
 
 
-def _figure(result: StepResult) -> dict[str, Any]:
-    return {
-        "status": result.status,
-        "values": dict(result.values),
-        "unit": result.unit,
-        "shares": {who: round(share, 4) for who, share in result.shares.items()},
-        "seconds": round(result.seconds, 1),
-    }
-
-
-def _asked(machine: DoctorFacts, query: str) -> str:
-    return machine.ask(query.split()).text if machine.ask is not None else ""
-
-
 def _files(machine: DoctorFacts, kept: Mapping[str, Sequence[str]]) -> dict[str, dict[str, str]]:
     """Return the files of each card by module, those that exist."""
-    found: dict[str, dict[str, str]] = {}
     files = machine.files
     if files is None:
         return {}
+    found: dict[str, dict[str, str]] = {}
     for card in machine.host.cards:
-        driver = f"sys/class/accel/accel{card.index}/device"
-        pci = f"sys/bus/pci/devices/{card.bus}"
-        places = [(driver, name) for name in kept["driver"]]
-        places += [(pci, name) for name in kept["pci"]]
-        for sensor in files.names(f"{pci}/hwmon"):
-            names = filter(_SENSOR.fullmatch, files.names(f"{pci}/hwmon/{sensor}"))
-            places += [(f"{pci}/hwmon/{sensor}", name) for name in names]
-        texts = {name: files.text(f"{place}/{name}") for place, name in places}
+        places = {place.format(index=card.index, bus=card.bus): kept[place] for place in kept}
+        sensors = f"sys/bus/pci/devices/{card.bus}/hwmon"
+        for sensor in files.names(sensors):
+            place = f"{sensors}/{sensor}"
+            places[place] = [*filter(_SENSOR.fullmatch, files.names(place))]
+        texts = {name: files.text(f"{place}/{name}") for place in places for name in places[place]}
         found[str(card.module)] = {
             name: text.strip() for name, text in texts.items() if text is not None
         }
@@ -101,64 +87,52 @@ def write(run: AcceptanceRun, machine: DoctorFacts) -> Path:
     """Write the file of a run and return its path. Raises LaunchError (FAILED)."""
     day = time.strftime("%Y-%m-%d-%H-%M-%S", time.localtime(run.ended))
     path = folder() / f"gaudi-launch-evidence-{run.product or 'no-cards'}-{day}.json"
-    text = json.dumps(document(run, machine), ensure_ascii=False, indent=1) + "\n"
-    try:
-        paths.write_whole(path, text, mode=0o600)
-    except OSError as error:
-        raise file_error("accept.state", error, path) from None
+    keep(path, document(run, machine))
     return path
 
 
-def last() -> Path | None:
-    """Return the newest file of this machine; None without one."""
-    found = sorted(
-        folder().glob("gaudi-launch-evidence-*.json"), key=lambda path: path.stat().st_mtime
-    )
-    return found[-1] if found else None
+def last() -> Path:
+    """Return the newest file of this machine. Raises LaunchError (USAGE) without one."""
+    found = folder().glob("gaudi-launch-evidence-*.json")
+    newest = max(found, key=lambda path: path.stat().st_mtime, default=None)
+    if newest is None:
+        raise LaunchError("accept.no_last", ExitCode.USAGE)
+    return newest
 
 
 @dataclass(frozen=True)
 class RunChange:
-    """One figure in two runs, the mean of a step's cards; None where there is none."""
+    """One figure in two runs, the mean of a step's cards; None where there is none.
+
+    ``ratio`` is after / before - 1. ``differs``: a reader should look at it, for its figure or for
+    its verdict.
+    """
 
     step: str
     unit: str
     before: float | None
     after: float | None
     statuses: tuple[str, str]
-
-    @property
-    def ratio(self) -> float | None:
-        """Return after / before - 1; None without two figures."""
-        if not self.before or self.after is None:
-            return None
-        return self.after / self.before - 1
-
-    @property
-    def differs(self) -> bool:
-        """Report whether a reader should look at it: a figure, or a verdict."""
-        ratio = self.ratio
-        return self.statuses[0] != self.statuses[1] or (ratio is not None and abs(ratio) > _SAME)
+    ratio: float | None
+    differs: bool
 
 
-def compare(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[RunChange]:
+def compare(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[RunChange]:
     """Return the steps of either run, with the figures of both."""
-    old, new = mapping(before["figures"]), mapping(after["figures"])
+    old, new = mapping(one["figures"]), mapping(other["figures"])
     rows = []
     for name in dict.fromkeys((*old, *new)):
         pair = [mapping(each.get(name)) for each in (old, new)]
-        names = set(mapping(pair[0].get("values"))) & set(mapping(pair[1].get("values")))
+        values = [mapping(each.get("values")) for each in pair]
+        unit = str(pair[1].get("unit") or pair[0].get("unit") or "")
+        statuses = (str(pair[0].get("status", "-")), str(pair[1].get("status", "-")))
         # a served model has figures of different kinds, each a row
-        parts = sorted(names) if name.startswith("served") else [""]
-        for part in parts or [""]:
-            means = [_mean(mapping(each.get("values")), part) for each in pair]
-            unit = str(pair[1].get("unit") or pair[0].get("unit") or "")
-            statuses = (str(pair[0].get("status", "-")), str(pair[1].get("status", "-")))
+        both = sorted(set(values[0]) & set(values[1])) if name.startswith("served") else []
+        for part in both or [""]:
+            chosen = [[each[part]] if part else [*each.values()] for each in values]
+            before, after = (fmean(each) if each else None for each in chosen)
+            ratio = after / before - 1 if before and after is not None else None
+            differs = statuses[0] != statuses[1] or abs(ratio or 0.0) > _SAME
             shown = f"{name} {part}".strip()
-            rows.append(RunChange(shown, unit, means[0], means[1], statuses))
+            rows.append(RunChange(shown, unit, before, after, statuses, ratio, differs))
     return rows
-
-
-def _mean(values: Mapping[str, Any], part: str) -> float | None:
-    chosen = [float(value) for who, value in values.items() if not part or who == part]
-    return sum(chosen) / len(chosen) if chosen else None

@@ -9,27 +9,26 @@ from __future__ import annotations
 import logging
 import os
 import re
-import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from subprocess import CompletedProcess, TimeoutExpired
+from typing import Any
 
 from gaudi_launch.core.base import interrupt
 from gaudi_launch.core.base.background import in_background
 from gaudi_launch.core.base.errors import LaunchError
 from gaudi_launch.core.base.json_values import mapping
-from gaudi_launch.core.base.messages import Message, message
+from gaudi_launch.core.base.messages import message
 from gaudi_launch.core.base.reader import parse_json
 from gaudi_launch.core.engines.entries import ENGINES, installation
+from gaudi_launch.core.engines.install.contract import Installation
+from gaudi_launch.core.services.diagnosis.failure import read_log
 from gaudi_launch.core.services.state import chosen, registry
 from gaudi_launch.core.services.stop import stop
-from gaudi_launch.extensions.acceptance.records import NoFigure, StepMeasurement
-from gaudi_launch.extensions.acceptance.tools import ProgramEnd, TestBed
-
-if TYPE_CHECKING:
-    from gaudi_launch.core.engines.install.contract import Installation
+from gaudi_launch.extensions.acceptance.records import NoFigure, Step, StepMeasurement
+from gaudi_launch.extensions.acceptance.tools import TestBed, failed, late, together
 
 _log = logging.getLogger(__name__)
 
@@ -72,43 +71,32 @@ def _document(*words: str, seconds: float) -> Mapping[str, Any]:
     try:
         done = interrupt.run(_ours(*words, "--json"), seconds=seconds)
         found: Mapping[str, Any] = parse_json(done.stdout)
-    except (OSError, ValueError, subprocess.TimeoutExpired) as error:
-        raise NoFigure("broken", _no_document(words, str(error))) from None
-    # status has the key for the service's own error, a text or null
-    refused = mapping(found.get("error"))
-    if refused:
-        raise NoFigure("broken", _no_document(words, str(refused.get("message"))))
+        # status has the key for the service's own error, a text or null
+        why = str(mapping(found.get("error")).get("message", ""))
+    except (OSError, ValueError, TimeoutExpired) as error:
+        why = str(error) or type(error).__name__
+    if why:
+        command = " ".join(words[:2])
+        raise NoFigure("broken", message("accept.no_document", command=command, why=why))
     return found
 
 
-def _no_document(words: Sequence[str], why: str) -> Message:
-    return message("accept.no_document", command=" ".join(words[:2]), why=why)
-
-
-def served(bed: TestBed, step: str) -> StepMeasurement:
+def served(bed: TestBed, step: Step) -> StepMeasurement:
     """Serve and measure the demo model or the chosen one. Raises NoFigure."""
-    model = (bed.model or _SMALL) if step == "served_model" else _SMALL
+    model = (bed.model or _SMALL) if step.name == "served_model" else _SMALL
     name = f"acceptance-{os.getpid()}"
     argv = _ours("serve", model, "--name", name, "--no-doctor", "--quiet", *_how(bed, model))
     end = time.monotonic() + bed.timeout(step)
-    ends: list[ProgramEnd] = []
-
-    def run() -> None:
-        done = interrupt.run(argv, streams=interrupt.MIXED, ending=interrupt.Ending(with_main=True))
-        ends.append(ProgramEnd(done.returncode, done.stdout))
-
-    server = in_background(run)
+    ends: list[CompletedProcess[str]] = []
+    server = in_background(lambda: ends.extend(together(argv, [None])))
     try:
         with interrupt.deferred():
             while (found := registry.read(name)) is None or found.phase != "ready":
                 interrupt.pause()
                 if not server.is_alive():
-                    raise (ends[0] if ends else ProgramEnd(-1, "")).failed(model)
+                    raise failed(model, ends[0])
                 if time.monotonic() > end:
-                    seconds = f"{bed.timeout(step):g}"
-                    raise NoFigure(
-                        "broken", message("accept.timeout", seconds=seconds, program="serve")
-                    )
+                    raise late("serve", bed.timeout(step))
         return _figures(name, end - time.monotonic())
     finally:
         _end(name, server)
@@ -133,56 +121,40 @@ def _figures(name: str, seconds: float) -> StepMeasurement:
     status = _document("status", name, seconds=30.0)
     summary = mapping(run["summary"])
     if not summary.get("completed") or summary.get("failed"):
-        failed = summary.get("failed", 0)
-        raise NoFigure("broken", message("accept.requests_failed", count=failed), dict(summary))
+        count = summary.get("failed", 0)
+        raise NoFigure("broken", message("accept.requests_failed", count=count), summary)
     facts, warmup = mapping(status["facts"]), mapping(status["warmup"])
     figures: dict[str, Any] = {
         "output_tokens_per_second": summary["output_rate"],
-        "ttft_ms": _milliseconds(summary, "ttft"),
-        "tpot_ms": _milliseconds(summary, "tpot"),
         "kv_tokens": facts.get("kv_tokens"),
         "warmup_seconds": warmup.get("seconds"),
         "graphs": warmup.get("graphs"),
     }
+    for each in ("ttft", "tpot"):
+        mean = mapping(summary.get(each)).get("mean")
+        figures[f"{each}_ms"] = None if mean is None else 1000 * mean
     values = {who: float(value) for who, value in figures.items() if value is not None}
     planned = {"memory_gib": mapping(status["plan"])["memory"], "warmup": warmup.get("estimated")}
     details = {
-        "engine": status["engine"],
-        "model": status["model"],
+        **{key: status[key] for key in ("engine", "model", "simulated", "facts")},
         "dtype": status["plan"]["dtype"],
         "modules": [card["module"] for card in status["cards"]],
         "load": _LOAD,
-        "simulated": status["simulated"],
         "planned": planned,
-        "facts": dict(facts),
-        "phases": _seconds_of(status["phases"]),
-        "summary": dict(summary),
+        "phases": {
+            phase["name"]: round(phase["end"] - phase["begin"], 1)
+            for phase in status["phases"]
+            if phase["end"] is not None
+        },
+        "summary": summary,
         "log": _log_lines(chosen.find(name).folder / "engine.log"),
     }
-    return StepMeasurement(values, "", details=details)
-
-
-def _milliseconds(summary: Mapping[str, Any], name: str) -> float | None:
-    mean = mapping(summary.get(name)).get("mean")
-    return None if mean is None else 1000 * mean
-
-
-def _seconds_of(phases: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """Return how long each phase took."""
-    return {
-        phase["name"]: round(phase["end"] - phase["begin"], 1)
-        for phase in phases
-        if phase["end"] is not None
-    }
+    return StepMeasurement(values, details=details)
 
 
 def _log_lines(log: Path) -> list[str]:
     """Return the engine's own lines about memory, buckets and warm-up."""
-    try:
-        lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError as error:
-        _log.debug("the engine's log is not read: %s", error)
-        return []
+    lines = read_log(log).splitlines()
     # not each state of a progress bar; a list of buckets is long
     kept = [line for line in lines if _ABOUT_PLAN.search(line) and "%|" not in line]
     return [line[:_MOST_LETTERS] for line in kept][:_MOST_LINES]

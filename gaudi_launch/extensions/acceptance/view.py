@@ -3,29 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gaudi_launch.cli.console import emit_json, known
+from gaudi_launch.cli.console import emit_json
 from gaudi_launch.cli.short_page import NotedRow, ShortPage, next_line
 from gaudi_launch.core.base import codec
 from gaudi_launch.core.base.durations import rough
 from gaudi_launch.core.base.messages import printable, text
 from gaudi_launch.extensions.acceptance.case import exit_code
-from gaudi_launch.extensions.acceptance.judge import facts
-from gaudi_launch.extensions.acceptance.records import STATUSES
+from gaudi_launch.extensions.acceptance.evidence import RunChange
+from gaudi_launch.extensions.acceptance.records import (
+    STATUSES,
+    AcceptanceRun,
+    Step,
+    StepResult,
+    all_steps,
+    figure,
+)
 
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from gaudi_launch.extensions.acceptance.evidence import RunChange
-    from gaudi_launch.extensions.acceptance.records import AcceptanceRun, StepResult
-    from gaudi_launch.extensions.acceptance.steps import Step
 
+# what is wrong, the worst first
 _STYLES = {"fail": "bold red", "wrong": "bold red", "broken": "bold red", "warn": "yellow"}
 _SHOWN = ("level", "product", "cards", "left_out", "scale")
-_TROUBLE = ("fail", "wrong", "broken", "warn")
 
 
 def report_json(run: AcceptanceRun, path: Path, strict: bool) -> dict[str, Any]:
@@ -41,28 +44,22 @@ def report_json(run: AcceptanceRun, path: Path, strict: bool) -> dict[str, Any]:
 
 def show_steps(steps: Sequence[Step], as_json: bool, *, complete: bool) -> None:
     """Print the steps with their level, longest time and limit."""
-    limits = facts()["limits"]
-    rows = [
-        {
-            **{"name": each.name, "title": each.title.render(), "level": each.level},
-            **{"needs": list(each.needs), **facts()["steps"][each.name]},
-            "limit": limits.get(each.name),
-        }
-        for each in steps
-    ]
     if as_json:
+        rows = [
+            {**codec.write(each), "title": each.title.render(), "limit": each.limit or None}
+            for each in steps
+        ]
         emit_json({"schema": 1, "steps": rows})
         return
     shown = []
-    for row in rows:
-        shares = row["limit"]["products"] if row["limit"] else {}
-        least = sorted({100 * share["ok"] for share in shares.values()})
-        limit = " - ".join(f"{each:.0f} %" for each in dict.fromkeys((*least[:1], *least[-1:])))
-        cells = (row["title"], str(row["level"]), str(row["timeout"]), limit)
+    for each in steps:
+        least = sorted({100 * share["ok"] for share in each.limit.get("products", {}).values()})
+        limit = " - ".join(f"{share:.0f} %" for share in dict.fromkeys((*least[:1], *least[-1:])))
+        cells = (each.title.render(), str(each.level), f"{each.timeout:g}", limit)
         shown.append(NotedRow(cells))
-    level, seconds = max(each.level for each in steps), sum(row["timeout"] for row in rows)
+    level = max((each.level for each in steps), default=1)
     head: list[str | Text] = [
-        text("accept.show.steps", count=len(steps), time=rough(seconds)),
+        text("accept.show.steps", count=len(steps), time=rough(sum(e.timeout for e in steps))),
         next_line(f"gaudi-launch doctor --deep --level {level}"),
     ]
     columns = text("accept.show.list_columns").split("|")
@@ -75,7 +72,7 @@ def _counts(results: Sequence[StepResult]) -> dict[str, int]:
 
 def show(run: AcceptanceRun, path: Path, strict: bool, *, complete: bool) -> None:
     """Print the verdict, what is wrong and what to do, the steps, the file."""
-    cards = ", ".join(run.cards) or text("accept.show.cpu")
+    cards = ", ".join(run.cards) or ("-" if run.product else text("accept.show.cpu"))
     head: list[str | Text] = [
         _verdict(run, strict),
         text("accept.show.counts", None, **_counts(run.results)),
@@ -88,49 +85,48 @@ def show(run: AcceptanceRun, path: Path, strict: bool, *, complete: bool) -> Non
         for card, users in run.left_out.items()
     ]
     # the rows that are left out of a short page are passed ones
-    order = [*_TROUBLE, *(each for each in STATUSES if each not in _TROUBLE)]
+    order = [*dict.fromkeys((*_STYLES, *STATUSES))]
     results = sorted(run.results, key=lambda each: order.index(each.status))
-    page = ShortPage(
+    ShortPage(
         [*head, *_troubles(results)],
         text("accept.show.columns").split("|"),
         [NotedRow(_row(each)) for each in (run.results if complete else results)],
         right=(2, 3),
         tail=[text("accept.show.evidence", path=str(path))],
         warnings=notes,
-    )
-    page.show(complete=complete)
+    ).show(complete=complete)
 
 
 def _row(result: StepResult) -> tuple[str, ...]:
     title = text(f"accept.step.{result.name}")
-    figure, share, rest = "-", "-", ""
+    shown, share, rest = "-", "-", ""
     if result.values and result.unit:
-        least, most = min(result.values.values()), max(result.values.values())
-        figure = f"{least:.4g}" if least == most else f"{least:.4g}-{most:.4g}"
-        figure += f" {result.unit}"
+        ends = (min(result.values.values()), max(result.values.values()))
+        shown = f"{'-'.join(dict.fromkeys(map(figure, ends)))} {result.unit}"
+    elif result.values:
+        rest = ", ".join(f"{who} {figure(value)}" for who, value in result.values.items())
     if result.shares:
         share = f"{100 * min(result.shares.values()):.0f} %"
     if result.slowest and result.spread:
         rest = text("accept.show.slowest", who=result.slowest, spread=f"{100 * result.spread:.1f}")
-    if not result.unit and result.values:
-        rest = ", ".join(f"{who} {known(value, '{:.4g}')}" for who, value in result.values.items())
     if result.status == "skipped":
         rest = result.notes[0].render()
-    return title, text(f"accept.status.{result.status}"), figure, share, printable(rest)
+    return title, text(f"accept.status.{result.status}"), shown, share, printable(rest)
 
 
 def _troubles(results: Sequence[StepResult]) -> list[Text]:
     """Return what is wrong, the worst first, and what to do."""
     from rich.text import Text
 
-    troubled = [each for each in results if each.status in _TROUBLE]
     lines: list[Text] = []
     remedies: dict[str, None] = {}
-    for each in troubled:
+    for each in results:
+        if each.status not in _STYLES:
+            continue
         for note in each.notes:
             line = text("common.pair", label=text(f"accept.step.{each.name}"), value=note.render())
             lines.append(Text(f"  {printable(line)}", style=_STYLES[each.status]))
-        word = "wrong" if each.status == "wrong" else facts()["steps"][each.name].get("remedy")
+        word = "wrong" if each.status == "wrong" else all_steps()[each.name].remedy
         remedies |= {word: None} if word else {}
     to_do = [Text(f"  {n}. {text(f'accept.do.{word}')}") for n, word in enumerate(remedies, 1)]
     return [*lines, Text(text("accept.show.to_do")), *to_do] if to_do else lines
@@ -151,23 +147,16 @@ def _verdict(run: AcceptanceRun, strict: bool) -> Text:
     return Text(text("accept.show.passed"), style="bold green")
 
 
-def changes_json(rows: Sequence[RunChange]) -> list[dict[str, Any]]:
-    """Return the differences of two runs for programs."""
-    return [{**asdict(row), "ratio": row.ratio, "differs": row.differs} for row in rows]
-
-
 def show_changes(rows: Sequence[RunChange], *, complete: bool) -> None:
     """Print what differs between two runs, then both side by side."""
     shown = []
     for row in sorted(rows, key=lambda row: not row.differs):
         ratio = "-" if row.ratio is None else f"{100 * row.ratio:+.1f} %"
-        before, after = known(row.before, "{:.4g}"), known(row.after, "{:.4g}")
+        before, after = ("-" if n is None else figure(n) for n in (row.before, row.after))
         verdicts = " -> ".join(dict.fromkeys(row.statuses))
         mark = "*" if row.differs else ""
         shown.append(NotedRow((row.step, before, after, row.unit, ratio, verdicts, mark)))
-    differing = ", ".join(row.step for row in rows if row.differs)
-    head = text("accept.show.same")
-    if differing:
-        head = text("accept.show.differ", steps=differing)
+    steps = ", ".join(row.step for row in rows if row.differs)
+    head = text("accept.show.differ", steps=steps) if steps else text("accept.show.same")
     columns = text("accept.show.compare_columns").split("|")
     ShortPage([head], columns, shown, right=(1, 2, 4)).show(complete=complete)

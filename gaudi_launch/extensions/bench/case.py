@@ -17,7 +17,7 @@ from gaudi_launch.core.base.json_values import mapping
 from gaudi_launch.core.base.messages import Message, message
 from gaudi_launch.core.base.paths import state_dir
 from gaudi_launch.core.base.plotting import check_picture, write_picture
-from gaudi_launch.core.launch.prediction import of_record
+from gaudi_launch.core.launch.prediction import SpeedEstimate, of_record
 from gaudi_launch.core.launch.saved_plan import read
 from gaudi_launch.core.predict.load import from_ranges
 from gaudi_launch.core.services.endpoint import Target, api_key, target
@@ -42,7 +42,6 @@ from gaudi_launch.extensions.bench.server import new_seed
 from gaudi_launch.extensions.bench.workload import REQUESTS, workload_of
 
 if TYPE_CHECKING:
-    from gaudi_launch.core.launch.prediction import SpeedEstimate
     from gaudi_launch.core.services.run_record import RunRecord
     from gaudi_launch.extensions.bench.learn import LearnOutcome
     from gaudi_launch.extensions.bench.replay import Going

@@ -11,10 +11,9 @@ import typer
 from gaudi_launch.cli.record_options import record
 from gaudi_launch.core.base.fields import OptionRecord, text, value
 from gaudi_launch.core.planning import parse, parse_ranges
-from gaudi_launch.core.services.endpoint import api_key
+from gaudi_launch.core.services.endpoint import Target, api_key
 
 if TYPE_CHECKING:
-    from gaudi_launch.core.services.endpoint import Target
     from gaudi_launch.extensions.bench.conversation import Conversation
 
 MODEL = typer.Option(None, "--model", metavar="NAME", help="The model's name in requests.")

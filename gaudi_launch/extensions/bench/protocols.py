@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from gaudi_launch.core.base.json_values import array, mapping
@@ -97,18 +97,22 @@ class ModelAnswer:
     """A model's answer.
 
     Times are seconds from the sending; ``pieces`` those of every piece with text. ``thought`` is a
-    reasoning model's text before its answer. ``tokens`` is the server's count, or that of the
-    pieces where it gives none (``counted``: the server's). ``ended`` is its reason for stopping.
+    reasoning model's text before its answer. ``stated`` is the server's count of tokens, ``tokens``
+    that, or the number of pieces where it gives none. ``ended`` is its reason for stopping. Of an
+    event of a stream it is what that event adds.
     """
 
-    text: str
-    input: int | None
-    tokens: int
-    counted: bool
-    ended: str
-    pieces: tuple[float, ...]
-    seconds: float
+    text: str = ""
     thought: str = ""
+    input: int | None = None
+    stated: int | None = None
+    ended: str = ""
+    pieces: tuple[float, ...] = ()
+    seconds: float = 0.0
+
+    @property
+    def tokens(self) -> int:
+        return value_or(self.stated, len(self.pieces))
 
     @property
     def first(self) -> float | None:
@@ -157,17 +161,7 @@ async def whole(client: Client, form: Form, question: Prompt, model: str) -> Mod
     event = _read(form, found)
     if event is None:
         raise ServerError("protocol", shown(reply.body))
-    counted = event.tokens is not None
-    return ModelAnswer(
-        event.text,
-        event.input,
-        event.tokens or 0,
-        counted,
-        event.ended,
-        (),
-        reply.seconds,
-        event.thought,
-    )
+    return replace(event, seconds=reply.seconds)
 
 
 async def stream(
@@ -203,7 +197,7 @@ class _Taken:
         self._words: list[str] = []
         self._thoughts: list[str] = []
         self._times: list[float] = []
-        self._last = _Event()
+        self._last = ModelAnswer()
         self._anything = False
         self.done = False
 
@@ -225,7 +219,7 @@ class _Taken:
                 raise ServerError("protocol", _error_text(document) or shown(data.encode()))
             self._take(event, when)
 
-    def _take(self, event: _Event, when: float) -> None:
+    def _take(self, event: ModelAnswer, when: float) -> None:
         self._anything = True
         for words, kept, thought in (
             (event.thought, self._thoughts, True),
@@ -238,12 +232,10 @@ class _Taken:
         if event.text or event.thought:
             self._times.append(when - self._began)
         last = self._last
-        self._last = _Event(
-            "",
-            "",
-            value_or(event.input, last.input),
-            value_or(event.tokens, last.tokens),
-            event.ended or last.ended,
+        self._last = ModelAnswer(
+            input=value_or(event.input, last.input),
+            stated=value_or(event.stated, last.stated),
+            ended=event.ended or last.ended,
         )
 
     def answer(self) -> ModelAnswer:
@@ -254,30 +246,16 @@ class _Taken:
             if self._anything:
                 kind = "cut"
             raise ServerError(kind, "no end of the stream")
-        tokens = value_or(last.tokens, len(self._times))
-        seconds = time.perf_counter() - self._began
-        return ModelAnswer(
-            "".join(self._words),
-            last.input,
-            tokens,
-            last.tokens is not None,
-            last.ended,
-            tuple(self._times),
-            seconds,
-            "".join(self._thoughts),
+        return replace(
+            last,
+            text="".join(self._words),
+            thought="".join(self._thoughts),
+            pieces=tuple(self._times),
+            seconds=time.perf_counter() - self._began,
         )
 
 
-@dataclass(frozen=True)
-class _Event:
-    text: str = ""
-    thought: str = ""
-    input: int | None = None
-    tokens: int | None = None
-    ended: str = ""
-
-
-def _read(form: Form, document: Any, piece: bool = False) -> _Event | None:
+def _read(form: Form, document: Any, piece: bool = False) -> ModelAnswer | None:
     """Return one event of a stream, or one complete answer.
 
     Return None for other content.
@@ -289,7 +267,7 @@ def _read(form: Form, document: Any, piece: bool = False) -> _Event | None:
     return _read_openai(form, document, piece)
 
 
-def _read_openai(form: Form, document: Mapping[str, Any], piece: bool) -> _Event | None:
+def _read_openai(form: Form, document: Mapping[str, Any], piece: bool) -> ModelAnswer | None:
     usage = document.get("usage")
     counts = mapping(usage)
     choices = document.get("choices")
@@ -311,7 +289,7 @@ def _read_openai(form: Form, document: Mapping[str, Any], piece: bool) -> _Event
             text = _words(delta, "content")
         else:
             text = _words(choice, "text")
-    return _Event(
+    return ModelAnswer(
         text,
         thought,
         count_of(counts, "prompt_tokens"),
@@ -320,7 +298,7 @@ def _read_openai(form: Form, document: Mapping[str, Any], piece: bool) -> _Event
     )
 
 
-def _read_generate(document: Mapping[str, Any], piece: bool) -> _Event | None:
+def _read_generate(document: Mapping[str, Any], piece: bool) -> ModelAnswer | None:
     details = document.get("details")
     facts = mapping(details)
     tokens, ended = count_of(facts, "generated_tokens"), str(facts.get("finish_reason") or "")
@@ -329,7 +307,7 @@ def _read_generate(document: Mapping[str, Any], piece: bool) -> _Event | None:
         text = document.get("generated_text")
         if not isinstance(text, str):
             return None
-        return _Event(text, "", input_tokens, tokens, ended)
+        return ModelAnswer(text, "", input_tokens, tokens, ended)
     token = document.get("token")
     if not isinstance(token, dict):
         return None
@@ -339,7 +317,7 @@ def _read_generate(document: Mapping[str, Any], piece: bool) -> _Event | None:
     # without details the complete text of the last event is the end
     if not ended and isinstance(document.get("generated_text"), str):
         ended = "end"
-    return _Event(text, "", input_tokens, tokens, ended)
+    return ModelAnswer(text, "", input_tokens, tokens, ended)
 
 
 def _words(delta: Mapping[str, Any], name: str) -> str:

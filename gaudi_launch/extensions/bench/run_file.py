@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from gaudi_launch.core.base import codec
-from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.core.base.errors import ExitCode, LaunchError, file_error
 from gaudi_launch.core.base.paths import write_whole
 from gaudi_launch.core.base.reader import read_json
 
@@ -202,9 +202,7 @@ def save(run: BenchRun, path: Path) -> None:
     try:
         write_whole(path, f'{head[:-2]},\n "samples": [\n{lines}\n]}}\n')
     except OSError as error:
-        raise LaunchError(
-            "measure.save", ExitCode.FAILED, path=str(path), why=error.strerror or str(error)
-        ) from None
+        raise file_error("measure.save", error, path) from None
 
 
 def load(path: Path) -> BenchRun:
@@ -212,9 +210,7 @@ def load(path: Path) -> BenchRun:
     try:
         document = read_json(path, _MOST_BYTES)
     except OSError as error:
-        raise LaunchError(
-            "measure.unreadable", ExitCode.USAGE, path=str(path), why=error.strerror or str(error)
-        ) from None
+        raise file_error("measure.unreadable", error, path, ExitCode.USAGE) from None
     except ValueError:
         document = None
     try:

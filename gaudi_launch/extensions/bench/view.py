@@ -16,14 +16,13 @@ from gaudi_launch.cli.streams import shows
 from gaudi_launch.cli.views.run_record import run_line
 from gaudi_launch.cli.views.speed import speed_json, summary
 from gaudi_launch.cli.work_progress import work_columns
-from gaudi_launch.core.base.messages import text
+from gaudi_launch.core.base.messages import Message, text
 from gaudi_launch.extensions.bench.case import BenchReport
 from gaudi_launch.extensions.bench.statistics import TIMES, errors
 
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from gaudi_launch.core.base.messages import Message
     from gaudi_launch.core.predict.learned import LearnedConstants
     from gaudi_launch.extensions.bench.compare import ComparedFigure
     from gaudi_launch.extensions.bench.learn import LearnOutcome

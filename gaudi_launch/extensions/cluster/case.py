@@ -6,14 +6,14 @@ A cluster is one engine over several hosts.
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.fields import OptionRecord, text, value
-from gaudi_launch.core.base.messages import message
+from gaudi_launch.core.base.messages import Message, message
 from gaudi_launch.core.base.optional import mapped
 from gaudi_launch.core.base.paths import state_dir
 from gaudi_launch.core.doctor.findings import Wants
@@ -21,35 +21,24 @@ from gaudi_launch.core.engines.detect import engine_facts
 from gaudi_launch.core.engines.entries import entry
 from gaudi_launch.core.host.host_config import load_config
 from gaudi_launch.core.host.machine import SIMULATED, load, load_document
-from gaudi_launch.core.hosts.differences import compare
-from gaudi_launch.core.hosts.inventory import parse_hosts, read_inventory
+from gaudi_launch.core.hosts.differences import HostDifference, Seen, compare
+from gaudi_launch.core.hosts.inventory import Member, parse_hosts, read_inventory
 from gaudi_launch.core.hosts.layout import LayoutOptions
-from gaudi_launch.core.hosts.parts import with_own_address
+from gaudi_launch.core.hosts.parts import Cluster, with_own_address
 from gaudi_launch.core.hosts.ssh import gather
-from gaudi_launch.core.hosts.steps import SECRETS, copies
+from gaudi_launch.core.hosts.steps import SECRETS, Copy, copies
 from gaudi_launch.core.launch.launch_request import to_request
 from gaudi_launch.core.launch.other_hosts import DEFAULT_NAME, request_of
 from gaudi_launch.core.models.config import looks_like_hub_id
+from gaudi_launch.core.planning.launch_options import LaunchOptions
 from gaudi_launch.core.planning.parse import number, port
+from gaudi_launch.core.planning.request import Request
 from gaudi_launch.core.planning.secret_args import with_secret_moved
 from gaudi_launch.core.services.state import store
 from gaudi_launch.extensions.cluster import lifecycle
-from gaudi_launch.extensions.cluster.readiness import Waits
-from gaudi_launch.extensions.cluster.state import FILE_NAME, remembered
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from gaudi_launch.core.base.messages import Message
-    from gaudi_launch.core.hosts.differences import HostDifference, Seen
-    from gaudi_launch.core.hosts.inventory import Member
-    from gaudi_launch.core.hosts.parts import Cluster
-    from gaudi_launch.core.hosts.steps import Copy
-    from gaudi_launch.core.planning.launch_options import LaunchOptions
-    from gaudi_launch.core.planning.request import Request
-    from gaudi_launch.extensions.cluster.lifecycle import EndedPart, State
-    from gaudi_launch.extensions.cluster.readiness import Tell
-    from gaudi_launch.extensions.cluster.state import RunningCluster
+from gaudi_launch.extensions.cluster.lifecycle import EndedPart, State
+from gaudi_launch.extensions.cluster.readiness import Tell, Waits
+from gaudi_launch.extensions.cluster.state import FILE_NAME, RunningCluster, remembered
 
 # warnings that prevent any launch
 _BLOCKING = ("cluster.no_quant", "cluster.made_up")

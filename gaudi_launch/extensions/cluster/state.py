@@ -9,6 +9,7 @@ from pathlib import Path
 from gaudi_launch.core.base import codec
 from gaudi_launch.core.base.errors import ExitCode, LaunchError, file_error
 from gaudi_launch.core.base.json_values import mapping
+from gaudi_launch.core.base.paths import write_whole
 from gaudi_launch.core.base.reader import read_json
 from gaudi_launch.core.hosts.inventory import Member
 from gaudi_launch.core.hosts.parts import Cluster, join
@@ -83,10 +84,8 @@ def remember(folder: Path, running: RunningCluster) -> list[Path]:
     try:
         for log in logs:
             log.write_bytes(b"")
-        part = folder / f".{FILE_NAME}.part"
         document = {"cluster": codec.write(running), "schema": 1}
-        part.write_text(json.dumps(document, ensure_ascii=False, indent=1), encoding="utf-8")
-        part.replace(folder / FILE_NAME)
+        write_whole(folder / FILE_NAME, json.dumps(document, ensure_ascii=False, indent=1))
         return logs
     except OSError as error:
         raise file_error("serve.state_folder", error, folder) from None

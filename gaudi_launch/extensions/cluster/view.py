@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from gaudi_launch.cli.console import console, emit_json, table
 from gaudi_launch.cli.short_page import NotedRow, ShortPage
-from gaudi_launch.core.base.messages import rendered, text
+from gaudi_launch.core.base.messages import Message, rendered, text
 from gaudi_launch.core.base.optional import mapped
 from gaudi_launch.core.hosts.steps import SECRETS, render, render_stop, start_steps
 
 if TYPE_CHECKING:
-    from gaudi_launch.core.base.messages import Message
     from gaudi_launch.core.engines.detect import Installed
     from gaudi_launch.core.hosts.differences import HostDifference, Seen
     from gaudi_launch.core.hosts.inventory import Member

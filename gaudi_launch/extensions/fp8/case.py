@@ -8,36 +8,33 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.fields import OptionRecord, switch, text, value
 from gaudi_launch.core.base.paths import machine_root
+from gaudi_launch.core.engines.detect import Installed
 from gaudi_launch.core.engines.entries import ENGINES, detect_engine
 from gaudi_launch.core.engines.registry import assumed_for, find
 from gaudi_launch.core.host.accelerators import product_of
+from gaudi_launch.core.host.hardware import Host
 from gaudi_launch.core.launch.machine import load
 from gaudi_launch.core.launch.model_needs import generation_of, look
 from gaudi_launch.core.launch.model_setup import Wanted, bring, fetch
 from gaudi_launch.core.launch.report import Reporter
 from gaudi_launch.core.models.config import looks_like_hub_id, name_of
+from gaudi_launch.core.models.fp8.quant_config import QuantFile
 from gaudi_launch.core.models.hub.local import find_local
+from gaudi_launch.core.models.model import Model
 from gaudi_launch.core.planning import parse, parse_ranges
+from gaudi_launch.core.planning.calibration_rules import Calibration
 from gaudi_launch.core.planning.known_model import known_model
-from gaudi_launch.core.planning.placement import choose, parse_visible
+from gaudi_launch.core.planning.placement import Placement, choose, parse_visible
 from gaudi_launch.core.planning.request import Request
 from gaudi_launch.core.planning.support_answer import check_support
 from gaudi_launch.extensions.fp8 import calibration_run
 from gaudi_launch.extensions.fp8.calibration_run import CalibrationWatcher
 from gaudi_launch.extensions.fp8.phases import CalibrationRequest, Scripts, read_scripts
-
-if TYPE_CHECKING:
-    from gaudi_launch.core.engines.detect import Installed
-    from gaudi_launch.core.host.hardware import Host
-    from gaudi_launch.core.models.fp8.quant_config import QuantFile
-    from gaudi_launch.core.models.model import Model
-    from gaudi_launch.core.planning.calibration_rules import Calibration
-    from gaudi_launch.core.planning.placement import Placement
 
 # more cards than one server has need Ray and a shared folder on every host
 _MOST_CARDS = 8

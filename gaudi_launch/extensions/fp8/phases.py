@@ -17,6 +17,7 @@ from typing import Any, Literal
 
 from gaudi_launch.core.base import codec
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.core.base.paths import write_whole
 from gaudi_launch.core.base.reader import read_json
 from gaudi_launch.core.planning.calibration_rules import Calibration, Rules
 
@@ -299,7 +300,4 @@ def read_done(out: Path, now: Mapping[str, Any]) -> Done:
 
 def write_done(out: Path, done: Done) -> None:
     """Replace the record atomically. Raises OSError."""
-    out.mkdir(parents=True, exist_ok=True)
-    new = out / f"{RECORD}.new"
-    new.write_text(json.dumps({"schema": 1, **codec.write(done)}, indent=1), encoding="utf-8")
-    new.replace(out / RECORD)
+    write_whole(out / RECORD, json.dumps({"schema": 1, **codec.write(done)}, indent=1))

@@ -5,17 +5,18 @@ Each is planned alone, on a node like the cluster's.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gaudi_launch.core.base import mirrors
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
-from gaudi_launch.core.base.messages import message
+from gaudi_launch.core.base.messages import Message, message
 from gaudi_launch.core.base.paths import cache_dir
 from gaudi_launch.core.engines.releases import release_of
 from gaudi_launch.core.host.accelerators import instances
-from gaudi_launch.core.host.host_config import load_config
+from gaudi_launch.core.host.host_config import HostConfig, load_config
 from gaudi_launch.core.host.machine import SIMULATED
 from gaudi_launch.core.launch.saved_plan import own_part
 from gaudi_launch.core.models.config import looks_like_hub_id, name_of
@@ -31,9 +32,10 @@ from gaudi_launch.core.render.text import check_words, with_files
 from gaudi_launch.extensions.kubernetes.chart_values import Name
 from gaudi_launch.extensions.kubernetes.documents import render
 from gaudi_launch.extensions.kubernetes.objects.gateway_objects import pod_secrets
-from gaudi_launch.extensions.kubernetes.objects.needs import PodDemand, needs_of
+from gaudi_launch.extensions.kubernetes.objects.needs import PodDemand, PodResources, needs_of
 from gaudi_launch.extensions.kubernetes.objects.pod import PLAN_FILES
 from gaudi_launch.extensions.kubernetes.options import (
+    KubernetesOptions,
     completed,
     layout_of,
     ray_engine,
@@ -45,14 +47,10 @@ from gaudi_launch.extensions.kubernetes.served import (
     release_name,
     served_of,
 )
-from gaudi_launch.extensions.kubernetes.target import PORT
+from gaudi_launch.extensions.kubernetes.target import PORT, ServedModel
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from gaudi_launch.core.base.messages import Message
     from gaudi_launch.core.host.hardware import Host
-    from gaudi_launch.core.host.host_config import HostConfig
     from gaudi_launch.core.launch.named_plans import NamedPlan, ReadPlans
     from gaudi_launch.core.launch.prepared import Prepared
     from gaudi_launch.core.models.model import Model
@@ -60,9 +58,6 @@ if TYPE_CHECKING:
     from gaudi_launch.core.planning.launch_options import LaunchOptions
     from gaudi_launch.core.planning.plan import Plan
     from gaudi_launch.core.render.rendered import Rendered
-    from gaudi_launch.extensions.kubernetes.objects.needs import PodResources
-    from gaudi_launch.extensions.kubernetes.options import KubernetesOptions
-    from gaudi_launch.extensions.kubernetes.target import ServedModel
 
 # product -> the simulated machine that is used as a node of it
 NODES = {

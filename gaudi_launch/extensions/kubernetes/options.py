@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.fields import switch, text, values
-from gaudi_launch.core.planning.container import IMAGE
+from gaudi_launch.core.planning.container import IMAGE, Container
 from gaudi_launch.core.planning.parse import number
 
 if TYPE_CHECKING:
-    from gaudi_launch.core.planning.container import Container
     from gaudi_launch.core.planning.engine import Engine
     from gaudi_launch.core.render.gateway import GatewayFiles
 

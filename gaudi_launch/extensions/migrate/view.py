@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -10,8 +11,6 @@ from gaudi_launch.cli.short_page import NotedRow, ShortPage, command_line
 from gaudi_launch.core.base.messages import text
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from rich.text import Text
 
     from gaudi_launch.extensions.migrate.case import Migration, SettingDifference

@@ -17,6 +17,7 @@ from typing import IO, Any
 
 from gaudi_launch.core.base import codec
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.core.base.paths import write_whole
 from gaudi_launch.core.base.reader import parse_json
 
 _log = logging.getLogger(__name__)
@@ -157,9 +158,7 @@ def read_folder(pack: Path) -> Manifest:
 
 def write(pack: Path, manifest: Manifest) -> None:
     """Write the list of a pack. Raises OSError."""
-    new = pack / f"{NAME}.new"
-    new.write_text(json.dumps(manifest.to_json(), indent=1), encoding="utf-8")
-    new.replace(pack / NAME)
+    write_whole(pack / NAME, json.dumps(manifest.to_json(), indent=1))
 
 
 def listed(pack: Path) -> tuple[PackFile, ...]:

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from gaudi_launch.extensions.offline.case import InstalledPack
     from gaudi_launch.extensions.offline.pack_manifest import Manifest
 
+# the folders of a pack that the page names
+_NAMED = ("wheels", "launcher", "image", "model", "measurements", "recipes", "git")
+
 
 def _document(path: Path, manifest: Manifest) -> dict[str, Any]:
     """Return a pack for programs."""
@@ -62,10 +65,10 @@ def show_pack(path: Path, manifest: Manifest, as_json: bool) -> None:
         python=target.python,
         machine=target.platform or target.machine,
     )
-    rows = [
-        NotedRow((name, text(f"offline.{_part(name)}"), str(count), size_text(size)))
-        for name, (count, size) in sorted(manifest.parts().items())
-    ]
+    rows = []
+    for name, (count, size) in sorted(manifest.parts().items()):
+        title = text(f"offline.{name if name in _NAMED else 'other'}")
+        rows.append(NotedRow((name, title, str(count), size_text(size))))
     names = ("folder", "content", "files", "size")
     page = ShortPage(
         [answer, next_line(f"gaudi-launch offline install {shlex.quote(str(path))}")],
@@ -75,12 +78,6 @@ def show_pack(path: Path, manifest: Manifest, as_json: bool) -> None:
         tail=[text("offline.by", launcher=manifest.launcher, created=manifest.created)],
     )
     page.show(complete=True)
-
-
-def _part(folder: str) -> str:
-    """Return the id of a folder's name."""
-    known = ("wheels", "launcher", "image", "model", "measurements", "recipes", "git")
-    return folder if folder in known else "other"
 
 
 def show_installed(done: InstalledPack, as_json: bool) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.messages import Message, message
 from gaudi_launch.core.engines.entries import is_ray
-from gaudi_launch.core.launch.prepared import refuse_simulated
+from gaudi_launch.core.launch.prepared import Prepared, refuse_simulated
 from gaudi_launch.core.launch.route import prepare
 from gaudi_launch.core.render.deliver import Destination, RenderedFiles, deliver
 from gaudi_launch.core.render.gateway import GatewayPlace
@@ -29,7 +29,6 @@ from gaudi_launch.extensions.ray.schema import check
 
 if TYPE_CHECKING:
     from gaudi_launch.core.launch.named_plans import NamedPlan, NamedPlans, ReadPlans
-    from gaudi_launch.core.launch.prepared import Prepared
     from gaudi_launch.core.launch.report import Reporter
     from gaudi_launch.core.planning.launch_options import LaunchOptions
     from gaudi_launch.core.planning.plan import Plan

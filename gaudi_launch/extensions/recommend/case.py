@@ -5,8 +5,10 @@ from __future__ import annotations
 import errno
 import logging
 import os
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError, file_error
@@ -39,10 +41,11 @@ from gaudi_launch.core.planning.parse_ranges import Ranges, pair
 from gaudi_launch.core.planning.passthrough import REPLICAS, refuse_layout
 from gaudi_launch.core.planning.placement import check_named, parse_visible
 from gaudi_launch.extensions.recommend.analytic import Group, fits
-from gaudi_launch.extensions.recommend.goal import GOALS, Goal
+from gaudi_launch.extensions.recommend.goal import GOALS, Goal, GoalName
 from gaudi_launch.extensions.recommend.space import (
     BATCHES,
     CARDS,
+    Candidate,
     CardPool,
     SearchCase,
     SearchedEngine,
@@ -52,9 +55,6 @@ from gaudi_launch.extensions.recommend.space import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
     from gaudi_launch.core.host.hardware import Host
     from gaudi_launch.core.hosts.parts import Cluster
     from gaudi_launch.core.launch.prepared import Prepared
@@ -65,13 +65,6 @@ if TYPE_CHECKING:
     from gaudi_launch.core.predict.load import Load
     from gaudi_launch.core.predict.targets import Targets
     from gaudi_launch.extensions.recommend.finder import Recommendation
-    from gaudi_launch.extensions.recommend.goal import Goal, GoalName
-    from gaudi_launch.extensions.recommend.space import (
-        Candidate,
-        CardPool,
-        SearchCase,
-        SearchedEngine,
-    )
     from gaudi_launch.extensions.recommend.trial import Trial
 
 _log = logging.getLogger(__name__)
@@ -701,18 +694,10 @@ def _load(
     if past is None:
         return _Load(load, (longest_input, longest_output), 0, demand)
     longest = max(tokens + output for _, tokens, output in past)
-    allowed = _allowed_length(options, model) or longest
+    allowed = to_request(options).max_model_len or model.max_position_embeddings or longest
     notes += _refused(load, allowed)
     longest = min(longest, allowed)
     return _Load(load, (min(longest_input, longest - 1), longest_output), longest, demand)
-
-
-def _allowed_length(options: LaunchOptions, model: Model) -> int:
-    """Return the longest input and output together; 0 if unknown.
-
-    That of -l, else of the model.
-    """
-    return to_request(options).max_model_len or model.max_position_embeddings or 0
 
 
 def _refused(load: Load, length: int) -> list[Message]:

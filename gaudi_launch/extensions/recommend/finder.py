@@ -21,7 +21,6 @@ from gaudi_launch.extensions.recommend.analytic import (
 )
 from gaudi_launch.extensions.recommend.front import front
 from gaudi_launch.extensions.recommend.goal import Goal, objective
-from gaudi_launch.extensions.recommend.limit import Limit, limit_of
 from gaudi_launch.extensions.recommend.space import (
     CARDS,
     Candidate,
@@ -29,7 +28,7 @@ from gaudi_launch.extensions.recommend.space import (
     on_other,
     with_fewer_graphs,
 )
-from gaudi_launch.extensions.recommend.trial import Planner, Simulation, Trial
+from gaudi_launch.extensions.recommend.trial import Limit, Planner, Simulation, Trial, limit_of
 
 Progress = Callable[[int, int], None]
 """Receives how many steps of the work are done, of how many."""

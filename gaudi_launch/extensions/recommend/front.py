@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from gaudi_launch.extensions.recommend.space import SearchCase
 from gaudi_launch.extensions.recommend.trial import Trial
@@ -36,32 +35,24 @@ def _by_time(trial: Trial) -> tuple[float, float]:
     return (trial.served.tpot, -trial.served.per_card)
 
 
-@dataclass(frozen=True)
-class RateCards:
-    """The fewest cards for a rate (requests per second)."""
-
-    rate: float
-    cards: int
-
-
 def cards_for_rates(
     case: SearchCase, trials: Sequence[Trial], rate: float = 0.0
-) -> tuple[RateCards, ...]:
-    """Return the fewest cards for rates around ``rate``.
+) -> list[tuple[float, int]]:
+    """Return rates around ``rate``, each with its fewest cards.
 
-    0: around what the first one carries.
+    In requests per second. 0: around what the first one carries.
     """
     able = [trial for trial in trials[:1] if trial.meets]
     if not able:
-        return ()
+        return []
     first = able[0].served
     assert first is not None, "it meets the targets"
     base = rate or first.spare / case.load.mean_output
-    found: list[RateCards] = []
+    found: list[tuple[float, int]] = []
     for share in _SHARES:
         cards = min(_cards(case, trial, base * share) for trial in able)
-        found.append(RateCards(base * share, cards))
-    return tuple(found)
+        found.append((base * share, cards))
+    return found
 
 
 def _cards(case: SearchCase, trial: Trial, rate: float) -> int:

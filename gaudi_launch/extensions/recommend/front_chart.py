@@ -38,13 +38,8 @@ def picture(found: Recommendation, title: str, ending: str) -> bytes:
         speed.legend(loc="best")
         dress(cards, label("plot.cards"), label("plot.requests_per_s"), label("plot.cards"))
         rates = cards_for_rates(found.case, found.trials, found.goal.rate)
-        cards.step(
-            [each.rate for each in rates],
-            [each.cards for each in rates],
-            color=BLUE,
-            where="post",
-            marker="o",
-        )
+        x, y = ([each[at] for each in rates] for at in (0, 1))
+        cards.step(x, y, color=BLUE, where="post", marker="o")
         return rendered(made, ending)
 
 

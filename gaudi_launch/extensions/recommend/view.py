@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,13 +27,10 @@ from gaudi_launch.extensions.recommend.front import cards_for_rates
 from gaudi_launch.extensions.recommend.space import SearchCase, SearchedEngine, layout_name, layouts
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from gaudi_launch.core.predict.evidence import Evidence
     from gaudi_launch.extensions.recommend.case import Recommended
     from gaudi_launch.extensions.recommend.finder import Sensitivity
-    from gaudi_launch.extensions.recommend.limit import Limit
-    from gaudi_launch.extensions.recommend.trial import Trial
+    from gaudi_launch.extensions.recommend.trial import Limit, Trial
 
 
 @dataclass(frozen=True)
@@ -153,8 +151,8 @@ def to_json(answer: Recommended) -> dict[str, Any]:
         "top": [_trial_json(trial) for trial in found.trials[:_JSON_TRIALS]],
         "front": [_trial_json(trial) for trial in found.front],
         "cards_for_rates": [
-            {"rate": _rounded(each.rate), "cards": each.cards}
-            for each in cards_for_rates(search, found.trials, goal.rate)
+            {"rate": _rounded(rate), "cards": cards}
+            for rate, cards in cards_for_rates(search, found.trials, goal.rate)
         ],
         "sensitivity": [
             {
@@ -549,9 +547,7 @@ def _tell_others(answer: Recommended, say: Sentences) -> None:
         )
         say("recommend.cards_with" if counted else "recommend.score_with", pairs=pairs)
     rates = cards_for_rates(found.case, found.trials, goal.rate)
-    counts = [
-        text("recommend.rate_pair", rate=_number(each.rate), cards=each.cards) for each in rates
-    ]
+    counts = [text("recommend.rate_pair", rate=_number(rate), cards=cards) for rate, cards in rates]
     say("recommend.rates", pairs=text("common.between").join(counts))
 
 

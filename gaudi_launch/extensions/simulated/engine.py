@@ -42,9 +42,12 @@ from gaudi_launch.core.planning.plan import Command, EngineIdentity, Setting
 from gaudi_launch.core.planning.precision import weight_type
 from gaudi_launch.core.planning.request import Request
 from gaudi_launch.core.planning.speed import step_time_in
-from gaudi_launch.extensions.simulated.settings_file import KEY, SEED, TOKEN_STEP, cache_kinds
 from gaudi_launch.extensions.simulated.stand_in import (
+    KEY,
+    SEED,
+    TOKEN_STEP,
     Tokenizer,
+    cache_kinds,
     config_text,
     stand_in_config,
     tokenizer_of,

@@ -1,7 +1,7 @@
 """The model that vLLM reads: a plain transformer's config.json, and a tokenizer.
 
 vLLM reads lengths, heads and the vocabulary from it; the kinds of KV cache of the real model are in
-the settings (`settings_file`). So no family needs vLLM's own class, code of the model's folder, or
+the settings (`cache_kinds`). So no family needs vLLM's own class, code of the model's folder, or
 the CPU platform's rules for it (vllm 0.32.0: vllm/platforms/cpu.py sets blocks of 16 tokens for MLA
 and turns prefix caching off).
 """
@@ -17,7 +17,13 @@ from typing import Any
 from gaudi_launch.core.engines.install.demo import demo_dir
 from gaudi_launch.core.models.config import read_config
 from gaudi_launch.core.models.model import Model
+from gaudi_launch.core.models.parameter_count import kv_widths
 
+# the name in vLLM's --additional-config under which the executor finds the path of this file
+KEY = "simulated"
+# the same draw of texts in each run
+SEED = 0
+TOKEN_STEP = 32
 _FILES = ("tokenizer.json", "tokenizer.model", "tekken.json")
 # SmolLM2's, of which the demo is one: where its folder is not made yet
 _DEMO_VOCABULARY = 49152
@@ -84,3 +90,45 @@ def stand_in_config(
 def config_text(config: Mapping[str, Any]) -> str:
     """Return the text of config.json."""
     return json.dumps(config, indent=1) + "\n"
+
+
+@dataclass(frozen=True)
+class CacheKind:
+    """The KV cache of equal layers on one card.
+
+    ``kind``: ``full`` keys and values, a ``latent`` or a ``state``; ``bytes`` of one element.
+    """
+
+    kind: str
+    layers: int
+    heads: int = 1
+    head_size: int = 0
+    bytes: int = 2
+
+
+def cache_kinds(model: Model, cards: int, kv_bytes: int) -> tuple[CacheKind, ...]:
+    """Return the KV cache of each kind of layers, as vllm-gaudi gives it to vLLM.
+
+    A window counts as a full cache (`core.models.parameter_count.kv_widths` names the source).
+    """
+    layers = model.layers or 0
+    attending = layers if model.attention_layers is None else model.attention_layers
+    found: list[CacheKind] = []
+    if model.mla_rank:
+        found.append(CacheKind("latent", attending, head_size=model.mla_rank, bytes=kv_bytes))
+    else:
+        widths = kv_widths(model) or ((model.kv_heads or 1, 2 * (model.head_dim or 0)),) * attending
+        for heads, width in dict.fromkeys(widths):
+            # vLLM's page has the rows of keys and values, each of the same width here
+            found.append(
+                CacheKind(
+                    "full",
+                    widths.count((heads, width)),
+                    max(1, heads // cards),
+                    width // 2,
+                    kv_bytes,
+                )
+            )
+    if layers > attending:
+        found.append(CacheKind("state", layers - attending))
+    return tuple(found)

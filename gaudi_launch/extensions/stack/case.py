@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.messages import text
-from gaudi_launch.core.launch.report import Silent
+from gaudi_launch.core.launch.report import Reporter, Silent
 from gaudi_launch.core.launch.stop import check_drain, end
 from gaudi_launch.core.launch.stop import restart as restart_service
 from gaudi_launch.core.services.state.chosen import find
-from gaudi_launch.core.services.state.registry import read
+from gaudi_launch.core.services.state.registry import ServiceRecord, read
+from gaudi_launch.core.services.stop import Stopped
 from gaudi_launch.extensions.stack.change import (
     ChangedStack,
     ChangeOptions,
@@ -27,9 +27,11 @@ from gaudi_launch.extensions.stack.change import (
     without_requests,
 )
 from gaudi_launch.extensions.stack.gateway import gateway_job, running
-from gaudi_launch.extensions.stack.stack_file import read_stack
+from gaudi_launch.extensions.stack.gateway.running import RoutedEngine
+from gaudi_launch.extensions.stack.stack_file import StackFile, read_stack
 from gaudi_launch.extensions.stack.stack_plan import StackChanges, alive_services, changes_of
 from gaudi_launch.extensions.stack.stack_record import (
+    StackRecord,
     engine_names,
     forget,
     held,
@@ -37,16 +39,6 @@ from gaudi_launch.extensions.stack.stack_record import (
     record_of,
     records,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from gaudi_launch.core.launch.report import Reporter
-    from gaudi_launch.core.services.state.registry import ServiceRecord
-    from gaudi_launch.core.services.stop import Stopped
-    from gaudi_launch.extensions.stack.gateway.running import RoutedEngine
-    from gaudi_launch.extensions.stack.stack_file import StackFile
-    from gaudi_launch.extensions.stack.stack_record import StackRecord
 
 
 @dataclass(frozen=True)

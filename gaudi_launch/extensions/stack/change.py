@@ -10,23 +10,26 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from gaudi_launch.core.base.errors import LaunchError
 from gaudi_launch.core.base.messages import text
 from gaudi_launch.core.base.paths import machine_root
-from gaudi_launch.core.launch.report import Silent
+from gaudi_launch.core.launch.report import Reporter, Silent
 from gaudi_launch.core.launch.route import prepare
 from gaudi_launch.core.launch.serve import ServeMode, start
 from gaudi_launch.core.launch.stop import end
 from gaudi_launch.core.launch.todo import checked
 from gaudi_launch.core.launch.waiting import until_ready
+from gaudi_launch.core.models.hub.download import PullProgress
 from gaudi_launch.core.services.addresses import check_port, free_port
 from gaudi_launch.core.services.state.chosen import find
-from gaudi_launch.core.services.state.registry import read
+from gaudi_launch.core.services.state.registry import ServiceRecord, read
+from gaudi_launch.core.services.stop import Stopped
+from gaudi_launch.extensions.stack.changes import ChangeStep
 from gaudi_launch.extensions.stack.gateway import gateway_job, keys_file, running
 from gaudi_launch.extensions.stack.gateway.gateway_settings import Backend, check_backends
 from gaudi_launch.extensions.stack.gateway.program import GATEWAY
+from gaudi_launch.extensions.stack.stack_file import StackFile
 from gaudi_launch.extensions.stack.stack_plan import (
     LOCAL,
     StackChanges,
@@ -36,15 +39,6 @@ from gaudi_launch.extensions.stack.stack_plan import (
     error_at,
 )
 from gaudi_launch.extensions.stack.stack_record import StackRecord, record_of, write_record
-
-if TYPE_CHECKING:
-    from gaudi_launch.core.launch.report import Reporter
-    from gaudi_launch.core.models.hub.download import PullProgress
-    from gaudi_launch.core.services.state.registry import ServiceRecord
-    from gaudi_launch.core.services.stop import Stopped
-    from gaudi_launch.extensions.stack.changes import ChangeStep
-    from gaudi_launch.extensions.stack.stack_file import StackFile
-
 
 _POLL_SECONDS = 0.2
 

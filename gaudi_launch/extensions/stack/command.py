@@ -22,7 +22,6 @@ from gaudi_launch.core.base.messages import text
 from gaudi_launch.extensions.stack import case, stack_plan, view
 from gaudi_launch.extensions.stack import init as stack_init
 from gaudi_launch.extensions.stack.change import ChangeOptions
-from gaudi_launch.extensions.stack.logs_view import show_logs
 from gaudi_launch.extensions.stack.stack_plan import StackChanges
 
 app = CommandApp(
@@ -64,7 +63,9 @@ def init(
     """
 
     if schema:
-        emit_json(stack_init.schema_document())
+        from gaudi_launch.core.base.profiles_check import schema as published
+
+        emit_json(dict(published("stack")))
         return
     planned = stack_init.init(
         models or [], to, port=port, machine=machine or None, engine=engine, python=python
@@ -200,7 +201,7 @@ def logs(
 
     names = case.target(model, stack).names
     with until_ctrl_c():
-        show_logs(names, follow=follow, last=lines, as_json=as_json)
+        view.show_logs(names, follow=follow, last=lines, as_json=as_json)
 
 
 @app.command()

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError, file_error
 from gaudi_launch.core.base.paths import profiles_dir
@@ -13,17 +14,7 @@ from gaudi_launch.core.planning.model_name import request_name
 from gaudi_launch.extensions.stack.stack_file import parse_stack
 from gaudi_launch.extensions.stack.stack_plan import LOCAL, StackPlan, changes_of, chosen_cards
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
 _log = logging.getLogger(__name__)
-
-
-def schema_document() -> dict[str, Any]:
-    """Return the JSON schema of the file."""
-    from gaudi_launch.core.base.profiles_check import schema
-
-    return dict(schema("stack"))
 
 
 def init(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,20 +14,26 @@ from gaudi_launch.core.base.paths import machine_root
 from gaudi_launch.core.host.hardware import Host
 from gaudi_launch.core.planning.launch_options import LaunchOptions
 from gaudi_launch.core.planning.placement import Placement, choose, parse_visible
-from gaudi_launch.extensions.stack.changes import ChangeCase, RunningEngine, steps_of
-from gaudi_launch.extensions.stack.division import CardShare, with_cards
-from gaudi_launch.extensions.stack.stack_file import read_stack, start_order
-from gaudi_launch.extensions.stack.stack_record import engine_hash, engine_names, read_record
+from gaudi_launch.extensions.stack.changes import (
+    CardShare,
+    ChangeCase,
+    ChangeStep,
+    RunningEngine,
+    steps_of,
+    with_cards,
+)
+from gaudi_launch.extensions.stack.stack_file import StackFile, StackModel, read_stack, start_order
+from gaudi_launch.extensions.stack.stack_record import (
+    StackRecord,
+    engine_hash,
+    engine_names,
+    read_record,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from gaudi_launch.core.launch.prepared import Prepared
     from gaudi_launch.core.planning.plan import Plan
     from gaudi_launch.core.services.state.registry import ServiceRecord
-    from gaudi_launch.extensions.stack.changes import ChangeStep
-    from gaudi_launch.extensions.stack.stack_file import StackFile, StackModel
-    from gaudi_launch.extensions.stack.stack_record import StackRecord
 
 # numbers of cards to try for a model that names none
 _COUNTS = (1, 2, 4, 8)

@@ -190,12 +190,10 @@ class CardSampler:
             if use != self._use:
                 self._use = use
                 self._host_at = float("-inf")
-        return tuple(self._sampled(host, card, rows) for card in self._all_cards(host)), problem
-
-    def _all_cards(self, host: Host) -> list[Card]:
-        """Return the host's cards, and those that hl-smi listed earlier."""
+        # also those that hl-smi listed earlier
         listed = {card.index for card in host.cards}
-        return [*host.cards, *(card for card in self._seen.values() if card.index not in listed)]
+        gone = (card for index, card in self._seen.items() if index not in listed)
+        return tuple(self._sampled(host, card, rows) for card in (*host.cards, *gone)), problem
 
     # --- hl-smi ---------------------------------------------------------------------------------
 

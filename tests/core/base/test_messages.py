@@ -22,9 +22,7 @@ from gaudi_launch.core.hosts.differences import Level
 from gaudi_launch.core.planning.plan import Source
 from gaudi_launch.core.planning.support_answer import SupportStatus
 from gaudi_launch.core.predict.published import Kind
-from gaudi_launch.extensions.acceptance.judge import facts
-from gaudi_launch.extensions.acceptance.records import STATUSES
-from gaudi_launch.extensions.acceptance.steps import STEPS
+from gaudi_launch.extensions.acceptance.records import STATUSES, all_steps
 from gaudi_launch.extensions.bench import compare
 from gaudi_launch.extensions.bench.check import rows as check_rows
 from tests.support.places import PACKAGE
@@ -149,8 +147,8 @@ def test_every_id_is_used_in_the_code() -> None:
 
 # what stands in the hole of a composed id, where the code has a type for it
 VALUES: dict[str, tuple[str, ...]] = {
-    "accept.step.{}": tuple(each.name for each in STEPS),
-    "accept.do.{}": ("wrong", *filter(None, (e.get("remedy") for e in facts()["steps"].values()))),
+    "accept.step.{}": tuple(all_steps()),
+    "accept.do.{}": ("wrong", *filter(None, (each.remedy for each in all_steps().values()))),
     "accept.status.{}": STATUSES,
     "cluster.word_{}": get_args(Level),
     "engines.can_{}": tuple({word for name in names() for word in find(name).can}),

@@ -84,7 +84,7 @@ def test_an_answer_in_one_piece(
 ) -> None:
     client = ScriptedClient(lambda *_: (200, document))
     found = asyncio.run(protocols.whole(client, form, ask_one("hi", 5), "m"))
-    assert found == ModelAnswer("Paris", 7, 3, True, "length", (), 0.5, thought)
+    assert found == ModelAnswer("Paris", thought, 7, 3, "length", (), 0.5)
     assert client.asked == [(path, body(form, ask_one("hi", 5), "m", stream=False))]
 
 
@@ -137,7 +137,7 @@ def test_tgi_ends_with_its_details_and_marks_special_tokens() -> None:
         (11.0, sent_event({"token": {"text": "ris"}})),
         (11.5, sent_event({"token": {"text": "</s>", "special": True}, **GENERATED})),
     )
-    assert found == ModelAnswer("Paris", 7, 3, True, "length", (0.5, 1.0), 2.0)
+    assert found == ModelAnswer("Paris", "", 7, 3, "length", (0.5, 1.0), 2.0)
 
 
 def test_tgi_without_details_ends_with_its_complete_text() -> None:
@@ -145,7 +145,8 @@ def test_tgi_without_details_ends_with_its_complete_text() -> None:
     found = streamed(
         "generate", (10.5, sent_event({"token": {"text": "Pa"}})), (11.0, sent_event(last))
     )
-    assert found == ModelAnswer("Paris", None, 2, False, "end", (0.5, 1.0), 2.0)
+    assert found == ModelAnswer("Paris", "", None, None, "end", (0.5, 1.0), 2.0)
+    assert found.tokens == 2
 
 
 @pytest.mark.parametrize(

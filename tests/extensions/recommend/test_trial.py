@@ -22,8 +22,8 @@ from gaudi_launch.core.predict.step_time import StepTime
 from gaudi_launch.core.predict.targets import Targets
 from gaudi_launch.extensions.recommend import trial as module
 from gaudi_launch.extensions.recommend.goal import GoalName
-from gaudi_launch.extensions.recommend.space import Candidate
-from gaudi_launch.extensions.recommend.trial import Simulation, Trial
+from gaudi_launch.extensions.recommend.space import Candidate, SearchCase
+from gaudi_launch.extensions.recommend.trial import Simulation, Trial, limit_of
 from tests.support.recommend import goal, table_case
 from tests.support.traces import limits
 
@@ -147,3 +147,56 @@ def test_what_cannot_be_planned_has_a_reason() -> None:
     assert refusing(ExitCode.MODEL).exact(ONE) == Trial(ONE, why_not=why, code=ExitCode.MODEL)
     with pytest.raises(LaunchError):
         refusing(ExitCode.FAILED).exact(ONE)
+
+
+# --- the limit of a configuration ---
+
+# a model with little but weights
+HEAVY = Shape(1, 1, 64, 64, 5e9, 1e3, 64, 1, 64)
+# two blocks for each request
+CACHED = ServedSetup(
+    limits(num_blocks=16), Speed(COST, Division("gaudi2", 1, "bf16", 2.0, 2.0, "static"), HEAVY)
+)
+
+
+def limited(tokens: int = 200, answer: int = 10) -> SearchCase:
+    return replace(table_case(), load=Load(((0.0, tokens, answer), (1.0, tokens, answer))))
+
+
+OUTCOME = simulate(CACHED, limited().load.of_clients(2))
+LIMITED = Trial(ONE, CACHED, outcome=OUTCOME, score=5.0)
+PART = OUTCOME.bound if OUTCOME else ""
+
+
+def limit_name(trial: Trial, others: list[Trial], *lengths: int) -> str:
+    found = limit_of(limited(*lengths), trial, others)
+    assert found is not None
+    return found.name
+
+
+def test_a_cache_that_is_too_small_for_the_batch_is_the_limit() -> None:
+    larger = replace(LIMITED, candidate=replace(ONE, batch=9))
+    assert (limit_name(LIMITED, []), limit_name(larger, [])) == (PART, "cache")
+    # 256 tokens are two blocks of 128, 257 are three
+    assert (limit_name(LIMITED, [], 246, 10), limit_name(LIMITED, [], 247, 10)) == (PART, "cache")
+
+
+@pytest.mark.parametrize(
+    ("missed", "score", "expected"),
+    [
+        (("start",), 5.1, "start"),
+        (("start",), 5.0, PART),
+        (("ttft", "start"), 9.0, PART),
+        ((), 9.0, PART),
+    ],
+)
+def test_a_better_one_that_takes_too_long_to_start_is_the_limit(
+    missed: tuple[str, ...], score: float, expected: str
+) -> None:
+    other = Trial(ONE, score=score, missed=missed)
+    assert limit_name(LIMITED, [LIMITED, other]) == expected
+
+
+def test_what_does_not_run_has_no_limit() -> None:
+    assert limit_of(limited(), Trial(ONE), []) is None
+    assert limit_of(limited(), Trial(ONE, CACHED), []) is None

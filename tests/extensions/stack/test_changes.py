@@ -7,14 +7,18 @@ from typing import Any
 import pytest
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.core.host.hardware import Host
 from gaudi_launch.core.host.machine import load
 from gaudi_launch.extensions.stack.changes import (
+    CardShare,
     ChangeCase,
     ChangeStep,
     RunningEngine,
+    divide,
+    placing_order,
     steps_of,
+    with_cards,
 )
-from gaudi_launch.extensions.stack.division import CardShare
 
 ALL = tuple(range(8))
 
@@ -145,3 +149,63 @@ def test_only_visible_cards_are_used() -> None:
 
 def test_nothing_to_change_has_no_steps() -> None:
     assert steps((RunningEngine("a", "a", (0,)),), ()) == ((), {})
+
+
+# --- cards of one machine among several services: no card twice, groups and nodes kept ---
+
+
+def modules(
+    host: Host, *shares: CardShare, visible: tuple[int, ...] | None = None
+) -> list[tuple[int, ...]]:
+    found = divide(host, shares, visible=visible, refused=lambda position, error: error)
+    return [placement.modules for placement in found]
+
+
+def test_no_card_is_in_two_sets_and_each_is_in_one_link_group() -> None:
+    host = load("simulated:gaudi2e-8")
+    found = modules(host, CardShare(1), CardShare(2), CardShare(4), CardShare(1))
+    assert sorted(module for each in found for module in each) == list(range(8))
+    four, two = set(found[2]), set(found[1])
+    assert [len(group) for group in host.groups if four <= set(group)] == [4]
+    assert [len(group) for group in host.groups if two <= set(group)] == [4]
+
+
+def test_sets_that_must_be_in_one_group_come_before_larger_ones_that_need_not() -> None:
+    host = load("simulated:gaudi2e-8")
+    shares = (CardShare(3), CardShare(3), CardShare(2))
+    assert placing_order(shares, host) == (2, 0, 1)
+    found = modules(host, *shares)
+    assert [
+        sum(1 for group in host.groups if set(found[2]) & set(group)),
+        len(set(sum(found, ()))),
+    ] == [1, 8]
+
+
+def test_chosen_modules_are_kept_and_come_first() -> None:
+    host = load("simulated:hls2")
+    assert modules(host, CardShare(2), CardShare(1, (1,)), CardShare(0)) == [(2, 3), (1,), ()]
+
+
+def test_only_visible_and_free_cards_are_divided() -> None:
+    host = load("simulated:hls2+busy=0,1")
+    assert modules(host, CardShare(1), CardShare(1), visible=(0, 1, 2, 6)) == [(2,), (6,)]
+
+
+def test_the_one_that_gets_none_is_named() -> None:
+    host = load("simulated:hls2")
+
+    def refused(position: int, error: LaunchError) -> LaunchError:
+        return LaunchError(f"{position}", error.exit_code)
+
+    with pytest.raises(LaunchError) as raised:
+        divide(host, (CardShare(4), CardShare(4), CardShare(1)), refused=refused)
+    assert raised.value.id == "2"
+
+
+def test_a_machine_with_all_cards_free_has_the_same_cards() -> None:
+    host = load("simulated:hls2+busy=0,1")
+    assert (host.free_modules, with_cards(host).free_modules) == (
+        (2, 3, 4, 5, 6, 7),
+        tuple(range(8)),
+    )
+    assert with_cards(host, busy=(2, 3)).free_modules == (4, 5, 6, 7)

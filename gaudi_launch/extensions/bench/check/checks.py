@@ -321,7 +321,7 @@ async def _speed(client: Client, served: server.ServerFacts, facts: _Facts) -> C
     if span <= 0:
         # a fast answer, or a buffered one: its pieces cannot be separated
         id, rate = "measure.check_speed_at_once", answer.tokens / first
-    elif answer.counted:
+    elif answer.stated is not None:
         id, rate = "measure.check_speed", (answer.tokens - 1) / span
     else:
         id, rate = "measure.check_speed_pieces", (answer.tokens - 1) / span

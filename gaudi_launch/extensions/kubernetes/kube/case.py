@@ -6,6 +6,7 @@ They concern what was rendered for Kubernetes.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,7 @@ from gaudi_launch.extensions.kubernetes.status import (
     INSTANCE,
     OPTIONAL,
     OURS,
+    Status,
     engine_of,
     instance_of,
     reference_of,
@@ -28,11 +30,8 @@ from gaudi_launch.extensions.kubernetes.status import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
     from gaudi_launch.core.launch.report import Reporter
     from gaudi_launch.extensions.kubernetes.kubectl import Kubectl
-    from gaudi_launch.extensions.kubernetes.status import Status
 
 _NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 _ENGINE = "app.kubernetes.io/component=engine"

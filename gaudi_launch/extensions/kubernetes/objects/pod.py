@@ -160,11 +160,6 @@ def from_secret(cluster: KubernetesOptions, name: str) -> dict[str, Any]:
     return {"name": name, "valueFrom": {"secretKeyRef": entry}}
 
 
-def uses_hub(served: ServedModel) -> bool:
-    """Return True if the engine fetches the model from a hub."""
-    return not served.model.startswith("/")
-
-
 def engine_mounts(served: ServedModel) -> list[Mount]:
     """Return the engine's mounts in the weights' PVC.
 
@@ -178,7 +173,8 @@ def engine_mounts(served: ServedModel) -> list[Mount]:
         for mount in served.container.mounts
         if mount.source != recipe and mount.source not in ours
     ]
-    if uses_hub(served) and not _keeps_models(served.container):
+    # a name of a hub, not a folder
+    if not served.model.startswith("/") and not _keeps_models(served.container):
         mounts.append(Mount(HUB_HOME, HUB_HOME, fill=True))
     return mounts
 

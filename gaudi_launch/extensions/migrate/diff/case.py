@@ -15,6 +15,7 @@ from gaudi_launch.core.engines.known_versions import (
 )
 from gaudi_launch.core.engines.support import support_of
 from gaudi_launch.core.engines.version_facts import (
+    NameFacts,
     Renamed,
     for_gaudi,
     names_of,
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from gaudi_launch.core.base.messages import Message
     from gaudi_launch.core.engines.conditions import Condition
     from gaudi_launch.core.engines.engine_version import Version
-    from gaudi_launch.core.engines.version_facts import NameFacts
     from gaudi_launch.core.models.cached_layers import CacheKind
     from gaudi_launch.core.models.model import Model
     from gaudi_launch.core.planning.launch_options import LaunchOptions

@@ -13,7 +13,7 @@ from gaudi_launch.extensions.stack.gateway.runtime.gateway_process import USER, 
 def users(path: Path) -> tuple[str, ...]:
     """Return the users of a keys file, in its order, each once.
 
-    The keys are not kept.     Raises LaunchError (USAGE) naming the file, and the line of what is
+    The keys are not kept. Raises LaunchError (USAGE) naming the file, and the line of what is
     wrong in it.
     """
     try:

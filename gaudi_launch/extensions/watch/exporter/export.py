@@ -22,15 +22,17 @@ from gaudi_launch.core.base.background import Loop
 from gaudi_launch.core.base.errors import LaunchError
 from gaudi_launch.core.base.json_values import array, is_number, mapping, number
 from gaudi_launch.core.base.optional import mapped
+from gaudi_launch.core.base.reader import read_json
 from gaudi_launch.core.host import machine as host_machine
 from gaudi_launch.core.services.engine_counters import EngineCounters
 from gaudi_launch.core.services.log.follow import Follower
 from gaudi_launch.core.services.state.registry import RecordCache, ServiceRecord
-from gaudi_launch.extensions.watch.metric_list import METRICS, PREFIX
 from gaudi_launch.extensions.watch.sample import CardSample, HostSample, ServiceSample
 from gaudi_launch.extensions.watch.sampler import Sampler
 
 _log = logging.getLogger(__name__)
+
+PREFIX = "gaudi_launch_"
 
 # a loaded server's hl-smi takes a second or more, and Prometheus scrapes every 15 s or so
 _SAMPLE_SECONDS = 2.5
@@ -44,6 +46,8 @@ _MOST_BYTES = 128 << 20
 _MARKS = (b"was not warmed-up", b"was not prepared")
 
 Family = GaugeMetricFamily | CounterMetricFamily | SummaryMetricFamily
+# kind (gauge, counter, summary), help text and labels by name
+METRICS: Mapping[str, Any] = read_json(Path(__file__).with_name("metrics.json"))
 
 
 @dataclass
@@ -198,9 +202,9 @@ class Families:
 
     def __init__(self) -> None:
         self._made: dict[str, Family] = {}
-        for name, metric in METRICS.items():
-            kind = _KINDS[metric.kind]
-            self._made[name] = kind(PREFIX + name, metric.text, labels=metric.labels)
+        for name, row in METRICS.items():
+            made = _KINDS[row["kind"]](PREFIX + name, row["text"], labels=row["labels"])
+            self._made[name] = made
 
     def add(self, name: str, value: float | None, *labels: str) -> None:
         """Add a sample; an unknown value gives none."""

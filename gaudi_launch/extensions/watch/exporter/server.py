@@ -10,7 +10,7 @@ from socketserver import ThreadingMixIn
 from typing import TYPE_CHECKING, Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
-from gaudi_launch.extensions.watch.metric_list import PREFIX
+from gaudi_launch.extensions.watch.exporter.export import PREFIX
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment

@@ -12,8 +12,7 @@ from gaudi_launch.cli.sparkline import sparkline
 from gaudi_launch.core.base.messages import printable, text
 from gaudi_launch.core.base.optional import mapped, mean
 from gaudi_launch.extensions.watch.sample import CardSample, HostSample, ServiceSample
-from gaudi_launch.extensions.watch.top.state import TopState
-from gaudi_launch.extensions.watch.trails import card_name
+from gaudi_launch.extensions.watch.top.state import TopState, card_name
 
 UNKNOWN = "-"
 PLAIN, DIM, GOOD, WARN, BAD = "plain", "dim", "good", "warn", "bad"

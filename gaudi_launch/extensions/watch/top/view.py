@@ -41,8 +41,7 @@ from gaudi_launch.extensions.watch.top.columns import (
     shown_columns,
     title_of,
 )
-from gaudi_launch.extensions.watch.top.state import TopState
-from gaudi_launch.extensions.watch.trails import card_name
+from gaudi_launch.extensions.watch.top.state import TopState, card_name
 
 Line = list[Cell]
 _T = TypeVar("_T")

@@ -178,13 +178,12 @@ def answer(
 ) -> protocols.ModelAnswer:
     return protocols.ModelAnswer(
         text,
+        more.get("thought", ""),
         more.get("input"),
-        tokens,
-        more.get("counted", True),
+        tokens if more.get("counted", True) else None,
         "stop",
         pieces,
         seconds,
-        more.get("thought", ""),
     )
 
 
@@ -244,7 +243,7 @@ def test_a_stream_arrives_in_pieces(
     ("given", "id", "rate"),
     [
         (answer("", (0.5, 1.0, 1.75), 4), "measure.check_speed", 2.4),
-        (answer("", (0.5, 1.0, 1.75), 4, counted=False), "measure.check_speed_pieces", 2.4),
+        (answer("", (0.5, 1.0, 1.5, 1.75), 4, counted=False), "measure.check_speed_pieces", 2.4),
         (answer("", (0.6, 0.6), 4), "measure.check_speed_at_once", 6.667),
     ],
 )
