@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
-
-from gaudi_launch.core.base.errors import LaunchError
 from gaudi_launch.core.host.hardware import Host
 from gaudi_launch.core.host.machine import load
-from gaudi_launch.extensions.stack.division import CardShare, divide, placing_order, with_cards
+from gaudi_launch.extensions.stack.division import CardShare, divide, placing_order
 
 
 def modules(
@@ -45,23 +42,3 @@ def test_chosen_modules_are_kept_and_come_first() -> None:
 def test_only_visible_and_free_cards_are_divided() -> None:
     host = load("simulated:hls2+busy=0,1")
     assert modules(host, CardShare(1), CardShare(1), visible=(0, 1, 2, 6)) == [(2,), (6,)]
-
-
-def test_the_one_that_gets_none_is_named() -> None:
-    host = load("simulated:hls2")
-
-    def refused(position: int, error: LaunchError) -> LaunchError:
-        return LaunchError(f"{position}", error.exit_code)
-
-    with pytest.raises(LaunchError) as raised:
-        divide(host, (CardShare(4), CardShare(4), CardShare(1)), refused=refused)
-    assert raised.value.id == "2"
-
-
-def test_a_machine_with_all_cards_free_has_the_same_cards() -> None:
-    host = load("simulated:hls2+busy=0,1")
-    assert (host.free_modules, with_cards(host).free_modules) == (
-        (2, 3, 4, 5, 6, 7),
-        tuple(range(8)),
-    )
-    assert with_cards(host, busy=(2, 3)).free_modules == (4, 5, 6, 7)
