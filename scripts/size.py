@@ -22,6 +22,7 @@ import tokenize
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -60,8 +61,9 @@ class Size:
         self.conditionals += other.conditionals
 
 
+@cache
 def size_of(source: str) -> Size:
-    """Return the counts of one module's text."""
+    """Return the counts of one module's text, which `folders` and `reach` both need."""
     nodes = list(ast.walk(ast.parse(source)))
     return Size(
         len(_code_lines(source, nodes)),
@@ -146,6 +148,7 @@ def sums(top: Path = TOP) -> dict[str, int]:
     }
 
 
+@cache
 def records(package: Path) -> list[tuple[str, int]]:
     """Return name and number of fields of each record class."""
     return [

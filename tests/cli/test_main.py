@@ -13,8 +13,7 @@ import pytest
 from gaudi_launch.cli.main import run
 from gaudi_launch.cli.nearest import corrected_error
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
-from gaudi_launch.core.host.simulated import write_tree
-from tests.support.machines import use
+from tests.support.machines import link_tree, use
 from tests.support.places import TOP
 from tests.support.serve import write_model
 from tests.support.speed import times_the_import_of_typer
@@ -123,7 +122,7 @@ def test_serve_without_an_engine_offers_setup_and_a_container(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    write_tree("hls2", tmp_path / "machine")
+    link_tree("hls2", tmp_path / "machine")
     use(monkeypatch, tmp_path / "machine")
     write_model(tmp_path / "my model")
     monkeypatch.setenv("PATH", str(tmp_path / "machine" / "bin"))

@@ -17,8 +17,8 @@ from urllib.request import ProxyHandler, build_opener
 import psutil
 import pytest
 
-from gaudi_launch.core.host.simulated import write_tree
 from tests.support.local_hub import Hub
+from tests.support.machines import link_tree
 from tests.support.processes import free_port, living, pids, trivial_python
 from tests.support.serve import Gaudi, gaudi, machine, model, ready_lines
 from tests.support.waiting import GENEROUS, until, unused_port
@@ -140,7 +140,7 @@ def test_a_machine_that_cannot_is_refused_by_the_doctor(
     gaudi: Gaudi, model: Path, machine: Path, free_port: int, pids: Path
 ) -> None:
     shutil.rmtree(machine)
-    write_tree("hls2+bad-tuning", machine)
+    link_tree("hls2+bad-tuning", machine)
     process = subprocess.run(
         [
             *(sys.executable, "-m", "gaudi_launch", "serve", "--python", str(gaudi.python)),
@@ -195,7 +195,7 @@ def test_two_launches_race_for_the_last_four_cards(
     gaudi: Gaudi, model: Path, machine: Path, pids: Path
 ) -> None:
     shutil.rmtree(machine)
-    write_tree("hls2+busy=4,5,6,7", machine)
+    link_tree("hls2+busy=4,5,6,7", machine)
     both = [gaudi.start("-w", str(model), "-n", "4", "-p", str(unused_port())) for _ in range(2)]
     until(lambda: any(process.poll() is not None for process in both), "the end of the second")
     losers = [process for process in both if process.poll() is not None]

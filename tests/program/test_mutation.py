@@ -13,12 +13,13 @@ import pytest
 from tests.support.places import TOP
 from tests.support.scripts import script
 
-pytest.importorskip("mutmut.mutation.mutators", reason="mutmut, of the extra dev, is not installed")
 SCRIPT = TOP / "scripts" / "mutation.py"
 
 
 @pytest.fixture(scope="module")
 def mutants() -> ModuleType:
+    # its libcst takes most of a second: only where it is used
+    pytest.importorskip("mutmut.mutation.mutators", reason="mutmut is in the extra dev")
     return script("mutants")
 
 
@@ -83,6 +84,7 @@ if __name__ == "__main__":
     assert changed(mutants, tmp_path / "module.py", text) == [("read", "+    if kind:")]
 
 
+@pytest.mark.usefixtures("mutants")
 def test_the_tests_of_central_rules_notice_twenty_drawn_mutants(tmp_path: Path) -> None:
     results = tmp_path / "results.json"
     words = ["core/planning/decisions", "--draw", "20", "--no-sandbox"]

@@ -22,8 +22,8 @@ from markdown_it.token import Token
 from gaudi_launch.cli.examples import examples
 from gaudi_launch.cli.main import run
 from gaudi_launch.core.base.locks import try_ofd
-from gaudi_launch.core.host.simulated import write_tree
 from tests.support.help_texts import all_commands
+from tests.support.machines import link_tree
 from tests.support.places import TOP
 from tests.support.processes import TRIVIAL, write_engine_python
 from tests.support.serve import write_model
@@ -218,7 +218,7 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, 
     that answers."""
     folder = tmp_path_factory.mktemp("readme")
     machine = folder / "machine"
-    write_tree("hls2", machine)
+    link_tree("hls2", machine)
     (inventory,) = YAML.findall(read("docs/cluster.md"))
     (folder / "cluster.yaml").write_text(inventory)
     ssh = machine / "bin" / "ssh"
@@ -252,7 +252,7 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, 
         str(unused_port()),
     )
     # on a machine of its own, so that it holds no card that another command wants
-    write_tree("hls2", folder / "other")
+    link_tree("hls2", folder / "other")
     other = {**environment, "GAUDI_LAUNCH_ROOT": str(folder / "other")}
     started = call(other, folder, "serve", *words)
     assert started.returncode == 0, started.stdout + started.stderr
@@ -373,7 +373,7 @@ def test_the_program_plans_serves_and_stops(workplace: tuple[Path, dict[str, str
             "port=30002", f"port={port}"
         )
     )
-    write_tree("hls2", folder / "third")
+    link_tree("hls2", folder / "third")
     own = {"GAUDI_LAUNCH_ROOT": str(folder / "third"), "PYTHONPATH": str(TOP)}
     path = f"{folder / 'engine'}:{folder / 'third' / 'bin'}:{environment['PATH']}"
     done = subprocess.run(

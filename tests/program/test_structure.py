@@ -65,12 +65,16 @@ EXPLAINED_BY_PACKAGE = {
 }
 
 
+def module_paths(folder: Path) -> list[Path]:
+    """Return the path of every module below a folder; recorded data is none."""
+    found = (path.relative_to(folder) for path in sorted(folder.rglob("*.py")))
+    return [path for path in found if "data" not in path.parts]
+
+
 def modules(folder: Path) -> Iterator[tuple[Path, ast.Module]]:
-    """Yield every module below a folder with its syntax tree; recorded data is none."""
-    for path in sorted(folder.rglob("*.py")):
-        relative = path.relative_to(folder)
-        if "data" not in relative.parts:
-            yield relative, ast.parse(path.read_text(encoding="utf-8"))
+    """Yield every module below a folder with its syntax tree."""
+    for path in module_paths(folder):
+        yield path, ast.parse((folder / path).read_text(encoding="utf-8"))
 
 
 def imported(tree: ast.Module) -> Iterator[str]:
@@ -101,7 +105,7 @@ def test_nothing_is_imported_from_a_test_or_a_conftest() -> None:
 
 def test_every_test_is_at_the_path_of_what_it_tests() -> None:
     astray = set()
-    for path, _ in modules(TESTS):
+    for path in module_paths(TESTS):
         if not path.name.startswith("test_") or path.parts[0] in ("e2e", "program"):
             continue
         beside = PACKAGE / path.parent / path.stem.removeprefix("test_")
@@ -131,7 +135,7 @@ def _defined(module: str, function: str) -> bool:
 def test_helpers_are_in_support() -> None:
     """A module beside tests is a test, a conftest or a package marker."""
     found = []
-    for path, _ in modules(TESTS):
+    for path in module_paths(TESTS):
         if path.parts[0] in ("support", "e2e"):
             continue
         if not path.name.startswith("test_") and path.name not in ("conftest.py", "__init__.py"):
@@ -153,7 +157,7 @@ def test_every_public_class_has_a_name_of_its_own() -> None:
 
 def test_no_module_of_the_core_has_the_name_of_another() -> None:
     places = defaultdict(list)
-    for path, _ in modules(PACKAGE / "core"):
+    for path in module_paths(PACKAGE / "core"):
         if path.stem == "__init__" or "runtime" in path.parts or path.parts[0] in BY_SUBJECT:
             continue
         places[path.stem].append(path.as_posix())

@@ -14,8 +14,8 @@ import pytest
 
 from gaudi_launch.cli.main import run
 from gaudi_launch.core.engines import entries
-from gaudi_launch.core.host.simulated import write_tree
 from tests.support import toy_engine
+from tests.support.machines import link_tree
 from tests.support.waiting import unused_port
 
 MODEL = "meta-llama/Llama-3.1-8B-Instruct"
@@ -33,7 +33,7 @@ def toy() -> Iterator[None]:
 def machine(tmp_path: Path, plain_english: None, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A machine with eight cards, and a user without anything of their own."""
     folder = tmp_path / "machine"
-    write_tree("hls2", folder)
+    link_tree("hls2", folder)
     for name in [name for name in os.environ if name.startswith(("VLLM_", "HABANA_", "PT_HPU"))]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("GAUDI_LAUNCH_ROOT", str(folder))

@@ -20,8 +20,8 @@ from rich.cells import cell_len
 from gaudi_launch.cli import progress
 from gaudi_launch.cli.main import run
 from gaudi_launch.core.base.messages import LANGUAGES
-from gaudi_launch.core.host.simulated import write_tree
 from tests.support.cli import golden, stripped
+from tests.support.machines import link_tree
 from tests.support.scripts import script
 
 pytestmark = pytest.mark.usefixtures("plain_english")
@@ -215,7 +215,7 @@ def test_each_question_of_a_first_day_is_answered_at_once(
     shown: Shown, language: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     questions = script("acceptance/questions")
-    monkeypatch.setenv("PATH", f"{write_tree('hls2', tmp_path / 'box')}:{os.environ['PATH']}")
+    monkeypatch.setenv("PATH", f"{link_tree('hls2', tmp_path / 'box')}:{os.environ['PATH']}")
     monkeypatch.setenv("GAUDI_LAUNCH_ROOT", str(tmp_path / "box"))
     (tmp_path / "failed.log").write_text(questions.LOG, encoding="utf-8")
     asked = [each for each in questions.QUESTIONS if not each.long]

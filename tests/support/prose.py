@@ -8,6 +8,7 @@ import re
 import tokenize
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 
@@ -155,6 +156,7 @@ OPENING = Habit(
 )
 
 
+@cache
 def plain(text: str) -> str:
     """Return ``text`` without code, options, placeholders, paths and quotations."""
     text = re.sub(r"```.*?```", " ", text, flags=re.DOTALL)
@@ -193,13 +195,16 @@ def headings(document: str) -> list[str]:
     return re.findall(r"(?m)^#+ (.*)$", text)
 
 
-def docstrings(path: Path) -> Iterator[Passage]:
-    """Yield the docstrings of a file, also those below a name."""
+@cache
+def docstrings(path: Path) -> list[Passage]:
+    """Return the docstrings of a file, also those below a name."""
+    found = []
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if not isinstance(node, ast.Expr) or not isinstance(node.value, ast.Constant):
             continue
         if isinstance(node.value.value, str):
-            yield Passage(path, node.lineno, node.value.value)
+            found.append(Passage(path, node.lineno, node.value.value))
+    return found
 
 
 def sentences(path: Path) -> Iterator[Passage]:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_launch.core.host.simulated import write_tree
+from tests.support.machines import link_tree
 from tests.support.waiting import GENEROUS
 
 CONFIG = {
@@ -30,7 +30,7 @@ CONFIG = {
 @pytest.fixture
 def machine(tmp_path: Path) -> Path:
     folder = tmp_path / "machine"
-    write_tree("hls2", folder)
+    link_tree("hls2", folder)
     return folder
 
 

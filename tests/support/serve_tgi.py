@@ -10,8 +10,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from gaudi_launch.core.host.simulated import write_tree
 from tests.support.docker_daemon import Daemon
+from tests.support.machines import link_tree
 from tests.support.places import SUPPORT
 from tests.support.serve import CONFIG
 from tests.support.waiting import GENEROUS, until
@@ -27,7 +27,7 @@ class User:
 
     def __init__(self, folder: Path) -> None:
         machine = folder / "machine"
-        write_tree("hls2", machine)
+        link_tree("hls2", machine)
         docker = machine / "bin" / "docker"
         docker.write_text(f'#!/bin/sh\nexec {sys.executable} {STUB} "$@"\n')
         docker.chmod(docker.stat().st_mode | stat.S_IXUSR)

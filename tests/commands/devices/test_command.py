@@ -15,7 +15,7 @@ from gaudi_launch.core.services.history import HistoryRing, HistoryRow
 from gaudi_launch.core.services.state import store
 from tests.support.cli import document, golden, output, reading, stripped
 from tests.support.clock import utc
-from tests.support.machines import plain, use
+from tests.support.machines import link_tree, plain, use
 from tests.support.service_record import service
 
 __all__ = ["utc"]
@@ -52,7 +52,7 @@ def test_no_cards(
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """Make a server with Gaudi3 cards this machine."""
-    programs = simulated.write_tree("gaudi3-oam", tmp_path / "root")
+    programs = link_tree("gaudi3-oam", tmp_path / "root")
     use(monkeypatch, tmp_path / "root", programs)
     return tmp_path / "root"
 

@@ -22,9 +22,9 @@ from gaudi_launch.core.engines.entries import detect_engine
 from gaudi_launch.core.engines.known_versions import versions
 from gaudi_launch.core.engines.registry import find
 from gaudi_launch.core.host.accelerators import accelerators, instances
-from gaudi_launch.core.host.simulated import write_tree
 from gaudi_launch.core.models.model import Model
 from gaudi_launch.core.planning.support_answer import ModelSupport, SupportStatus
+from tests.support.machines import link_tree
 from tests.support.processes import trivial_python
 from tests.support.refusals import refused
 
@@ -64,7 +64,7 @@ def test_a_product_is_named_or_that_of_this_machine(
         # what is no folder cannot be read
         root.touch()
     else:
-        write_tree(machine, root)
+        link_tree(machine, root)
     monkeypatch.setenv("GAUDI_LAUNCH_ROOT", str(root))
     options = InspectOptions("LlamaForCausalLM", engine="vllm-gaudi")
     assert inspect(options).accelerator == product

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from gaudi_launch.core.base.messages import message
-from gaudi_launch.core.host.simulated import write_tree
 from gaudi_launch.core.planning.exported import SECRETS, engine_variables
 from gaudi_launch.core.render.deliver import places
 from gaudi_launch.core.render.rendered import Rendered
 from tests.support.cli import golden, output
+from tests.support.machines import link_tree
 from tests.support.places import DATA
 from tests.support.processes import write_engine_python
 
@@ -168,7 +168,7 @@ def test_the_interpreter_has_the_engine_or_is_that_of_setup(
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
 ) -> None:
-    write_tree("hls2", tmp_path / "root")
+    link_tree("hls2", tmp_path / "root")
     monkeypatch.setenv("GAUDI_LAUNCH_ROOT", str(tmp_path / "root"))
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     engine = write_engine_python(tmp_path / "engine-python", "false")

@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from gaudi_launch.cli.main import run
-from gaudi_launch.core.host.simulated import write_tree
 from gaudi_launch.core.models.weights import has_weights
-from tests.support.machines import use
+from tests.support.machines import link_tree, use
 
 pytestmark = pytest.mark.usefixtures("plain_english")
 
@@ -43,7 +42,7 @@ def test_a_folder_that_cannot_be_loaded_is_refused(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    write_tree("hls2", tmp_path / "machine")
+    link_tree("hls2", tmp_path / "machine")
     use(monkeypatch, tmp_path / "machine")
     folder = tmp_path / "Qwen3-8B" if files is None else model(tmp_path / "Qwen3-8B", *files)
     assert run(["serve", "-w", str(folder), *more]) == 5

@@ -52,22 +52,6 @@ def test_only_its_user_reads_it(log: Path) -> None:
     assert log.stat().st_mode & 0o777 == 0o600
 
 
-def test_its_size_is_bounded_and_one_earlier_part_is_kept(
-    log: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    log.parent.mkdir(parents=True)
-    monkeypatch.setattr(debug_log, "MOST_BYTES", 1000)
-    with debug_log.kept(debug=False):
-        for number in range(60):
-            _log.debug("line %d", number)
-    earlier = log.with_name("gaudi-launch.log.1")
-    assert sorted(log.parent.iterdir()) == [log, earlier]
-    assert log.stat().st_size <= 1000
-    assert earlier.stat().st_size <= 1000
-    numbers = re.findall(r"line (\d+)", earlier.read_text() + log.read_text())
-    assert numbers == [str(number) for number in range(60 - len(numbers), 60)]
-
-
 _WRITER = """
 import logging, sys
 from gaudi_launch.core.base import debug_log

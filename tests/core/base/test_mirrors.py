@@ -215,18 +215,6 @@ def test_a_refusal_of_an_address_with_a_password_names_where_it_is(settings: Pat
     assert caught.value.exit_code is ExitCode.USAGE
 
 
-def test_a_refused_file_names_the_reason_and_the_names_that_it_may_have(settings: Path) -> None:
-    settings.write_text("pypi: https://h\n")
-    with pytest.raises(LaunchError) as caught:
-        read({}, {})
-    assert caught.value.text == message(
-        "mirrors.bad_file",
-        path=str(settings),
-        why="pypi",
-        known="pip, torch, registry, git, huggingface, modelscope",
-    )
-
-
 @pytest.mark.parametrize(
     ("content", "why"),
     [(b"a: b: c\n", "YAML"), (b"- a\n", "list"), (b"torch: [1]\n", "torch"), (b"\xff\n", "utf-8")],
@@ -241,12 +229,6 @@ def test_a_refused_file_says_what_it_is(settings: Path, content: bytes, why: str
 def test_an_empty_file_is_no_mirror(settings: Path) -> None:
     settings.write_text("# none yet\n")
     assert read({}, {}) == NONE
-
-
-def test_without_a_mirror_no_program_gets_anything() -> None:
-    assert (NONE.pip_words, NONE.torch_words) == ((), ())
-    assert (NONE.variables({}), NONE.hub_variables(), NONE.git_variables({})) == ({}, {}, {})
-    assert NONE.for_image() == NONE
 
 
 def test_a_mirror_of_pytorch_is_an_index_and_a_page_of_links() -> None:

@@ -18,14 +18,6 @@ from gaudi_launch.core.buckets.warmup_time import (
 from gaudi_launch.core.models.model import Model
 
 
-def test_published() -> None:
-    span = per_graph("bfloat16", False).of_graphs(72)
-    assert (span.low_seconds, span.high_seconds) == pytest.approx((49, 158), rel=0.05)
-    assert span.basis.id == "warmup.basis_published"
-    assert per_graph("fp8", False).low_seconds == pytest.approx(7.6 * 0.7)
-    assert per_graph("bfloat16", True).high_seconds == pytest.approx(2.2 * 23 / 66)
-
-
 @pytest.mark.parametrize(
     ("kind", "dtype", "graphs", "seconds"),
     [

@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
-from gaudi_launch.core.engines.detect import Installed, detect, parse, question
-from gaudi_launch.core.engines.entries import DEFAULT
+from gaudi_launch.core.engines.detect import detect, parse, question
 from gaudi_launch.core.engines.registry import find
 from tests.support.engines import interpreter
 from tests.support.refusals import failing
@@ -107,11 +106,6 @@ def test_any_answer(text: str) -> None:
         parse("/p", text)
     except LaunchError as error:
         assert str(error)
-
-
-def test_auto_without_an_engine_is_the_release_most_users_follow() -> None:
-    assert find("auto", Installed("/p", "")).identity == find(DEFAULT).identity
-    assert find("vllm-fork@deepseek_r1").identity.version == "deepseek_r1"
 
 
 def test_the_program_for_the_interpreter_needs_only_the_standard_library() -> None:

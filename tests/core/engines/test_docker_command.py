@@ -29,14 +29,6 @@ CARDS = Container(
 )
 
 
-def test_without_cards_on_the_hosts_network() -> None:
-    plain = Container(image="engine:1", argv=("serve",), entrypoint="vllm")
-    assert docker_run(plain, "here", options=("--shm-size", "8g")) == (
-        "docker", "run", "--rm", "--init", "--name", "here", "--network=host", "--shm-size", "8g",
-        "--entrypoint", "vllm", "engine:1", "serve",
-    )  # fmt: skip
-
-
 @pytest.mark.parametrize(
     ("address", "word"),
     [("", "8080:80"), ("0.0.0.0", "0.0.0.0:8080:80"), ("::1", "[::1]:8080:80")],

@@ -10,7 +10,7 @@ from gaudi_launch.core.base.messages import message
 from gaudi_launch.core.engines import registry
 from gaudi_launch.core.engines.engine_version import Version
 from gaudi_launch.core.engines.known_versions import version_of
-from gaudi_launch.core.engines.layer_caches import compresses, layer_caches
+from gaudi_launch.core.engines.layer_caches import compresses
 from gaudi_launch.core.engines.support import support_of
 from gaudi_launch.core.host.hardware import Host
 from gaudi_launch.core.models.config import model_from_config
@@ -95,18 +95,6 @@ def test_a_plan_counts_what_the_version_allocates(
     ]
     demand, _ = division(KIMI, limits, settings, engine)
     assert demand.cache == CacheRules(compressed=compressed)
-
-
-def test_a_window_is_counted_as_a_full_cache_with_its_place() -> None:
-    config = {"num_hidden_layers": 4, "layer_types": ["sliding_attention", "full_attention"] * 2}
-    model = model_from_config("m", {"architectures": ["Gemma3ForCausalLM"], **config})
-    found = layer_caches(model, facts("vllm-gaudi", "0.26.0"), {})
-    place = "vllm-project/vllm-gaudi@b059f9c95d6a:vllm_gaudi/v1/worker/hpu_model_runner.py:1741"
-    assert [(each.kind, each.layers, each.allocates, each.source) for each in found] == [
-        ("full", 2, "full", place),
-        ("sliding", 2, "full", place),
-    ]
-    assert found[1].meaning.id == "support.cache_sliding_as_full"
 
 
 @pytest.mark.parametrize(

@@ -88,10 +88,6 @@ def test_tool_calls_of_the_user_leave_reasoning_out_where_both_exclude_each_othe
     assert [name for name, _, _ in found] == [SWITCH, "--tool-call-parser"]
 
 
-def test_a_reference_plan_has_what_the_scripts_have() -> None:
-    assert parsers_of("vllm-fork@1.21", "Qwen3-8B", cards=1, tuning="reference") == []
-
-
 def test_an_embedding_model_of_the_family_has_no_chat_to_parse() -> None:
     assert parsers_of("vllm-fork@1.22", "Qwen3-8B", cards=1, extra=("--task", "embed")) == []
 

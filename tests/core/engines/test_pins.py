@@ -62,14 +62,6 @@ def test_every_line_of_the_shipped_files_is_read() -> None:
         assert set(pins_in(text)) == lines
 
 
-def test_a_package_with_conditions_has_each_of_its_versions() -> None:
-    text = (
-        "networkx==3.4.2 ; python_full_version < '3.11'\n"
-        "networkx==3.5 ; python_full_version >= '3.11'\n# a==1\n"
-    )
-    assert pins_in(text) == {"networkx": ("3.4.2", "3.5")}
-
-
 def test_an_interpreter_that_does_not_answer_is_not_compared(tmp_path: Path) -> None:
     assert (
         compare_pins(Installed(str(tmp_path / "absent"), "vllm-gaudi", {}, {"plugin": "0.26.0"}))

@@ -38,15 +38,6 @@ PLUGIN = Release(
 )
 
 
-def test_a_release_is_the_newest_of_its_profile() -> None:
-    found = release_of("vllm-gaudi")
-    assert found == PLUGIN
-    assert (found.bare_image, found.whole_image, found.image) == (BARE, WHOLE, WHOLE)
-    assert found.built_image == "gaudi-launch/vllm-gaudi:0.26.0-b059f9c9"
-    assert found.scale_out_image == "gaudi-launch/vllm-gaudi:0.26.0-b059f9c9-scale-out"
-    assert found.code.address == "https://github.com/vllm-project/vllm-gaudi.git"
-
-
 OF_PLUGIN = [("vllm-gaudi", each.version) for each in releases("vllm-gaudi") if each.executed]
 
 

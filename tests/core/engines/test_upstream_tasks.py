@@ -5,17 +5,13 @@ from __future__ import annotations
 import json
 from functools import cache
 
-import pytest
-
 from gaudi_launch.core.base import paths
 from gaudi_launch.core.engines.upstream_tasks import (
     CHAT,
     EMBED,
     POOL,
     RERANK,
-    by_name_only,
     pooling_options,
-    sees_by_name,
     task_of,
 )
 from gaudi_launch.core.models.model import Model
@@ -38,20 +34,6 @@ def test_every_class_that_writes_text_is_served_for_it() -> None:
     assert {name for name in writing_classes() if task(name) != CHAT} == set()
 
 
-@pytest.mark.parametrize(
-    ("architecture", "expected"),
-    [
-        ("BertModel", EMBED),
-        ("MistralModel", EMBED),
-        ("XLMRobertaForSequenceClassification", RERANK),
-        ("ChatGLMModel", CHAT),
-        ("Qwen2_5OmniModel", CHAT),
-    ],
-)
-def test_the_end_of_a_class_decides(architecture: str, expected: str) -> None:
-    assert task(architecture) == expected
-
-
 def of(words: str, architecture: str = "LlamaForCausalLM") -> str:
     return task_of(
         Model("m", "m", architecture=architecture), engine_args(user=tuple(words.split()))
@@ -70,37 +52,6 @@ def test_the_users_options_decide_before_the_class() -> None:
     }
     assert of("--runner generate --convert embed", "BertModel") == CHAT
     assert of("--runner pooling", "BertModel") == EMBED
-
-
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [
-        ("bge-m3", EMBED),
-        ("my_e5.large", EMBED),
-        ("Qwen3-Embedding-8B", EMBED),
-        ("bge-reranker", RERANK),
-        ("embedded", CHAT),
-        ("x", CHAT),
-    ],
-)
-def test_a_name_decides_for_language_models(name: str, expected: str) -> None:
-    for architecture in (None, "Qwen3ForCausalLM"):
-        model = Model("m", name, architecture=architecture)
-        assert (task_of(model), by_name_only(model)) == (expected, expected != CHAT)
-    sees = Model("m", name, architecture="Qwen2VLForConditionalGeneration", multimodal=("vision",))
-    assert (task_of(sees), by_name_only(sees)) == (CHAT, False)
-
-
-def test_a_class_is_more_than_a_name() -> None:
-    assert not by_name_only(Model("m", "bge-m3", architecture="XLMRobertaModel"))
-    assert of("", "Qwen2ForRewardModel") == POOL
-
-
-def test_only_a_name_says_that_a_model_sees() -> None:
-    assert sees_by_name(Model("m", "m", "name", multimodal=("vision",)))
-    assert not sees_by_name(Model("m", "m", "config.json", multimodal=("vision",)))
-    assert not sees_by_name(Model("m", "m", "name", model_type="x", multimodal=("vision",)))
-    assert not sees_by_name(Model("m", "m", "name"))
 
 
 def test_a_pooling_model_gets_the_options_of_its_task() -> None:

@@ -22,6 +22,7 @@ from gaudi_launch.core.host.hardware import Host
 from gaudi_launch.core.host.hl_smi import HlSmiOutput
 from gaudi_launch.core.host.machine import load
 from gaudi_launch.core.host.read import assemble
+from tests.support.every_case import examples
 from tests.support.host_variants import VARIANTS
 from tests.support.machines import (
     INDEX_MODULE,
@@ -350,7 +351,9 @@ _PATHS = sorted(
 )
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(
+    max_examples=examples(80, 200), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 @given(
     st.dictionaries(
         st.sampled_from(_PATHS),

@@ -10,7 +10,7 @@ import pytest
 
 from gaudi_launch.core.base.errors import ExitCode
 from gaudi_launch.core.host.machine import load
-from gaudi_launch.core.host.simulated import BOXES, Machine, server_of, write_machine
+from gaudi_launch.core.host.simulated import Machine, write_machine
 from tests.support.refusals import failing
 
 KNOWN_VARIANTS = (
@@ -37,27 +37,6 @@ def test_a_variant_of_modules_that_the_machine_lacks(modules: str) -> None:
         "known": "0,1,2,3,4,5,6,7",
         "word": "busy",
     }
-
-
-@pytest.mark.parametrize(
-    ("product", "server"),
-    [
-        ("gaudi2", "simulated:hls2"),
-        ("gaudi2e", "simulated:gaudi2e-8"),
-        ("gaudi3", "simulated:gaudi3-oam"),
-        ("gaudi3-pcie", "simulated:gaudi3-pcie"),
-        ("gaudi1", None),
-    ],
-)
-def test_the_full_server_of_a_product(product: str, server: str | None) -> None:
-    assert server_of(product) == server
-
-
-@pytest.mark.parametrize("name", BOXES)
-def test_each_cpu_is_of_one_node(name: str) -> None:
-    box = BOXES[name]
-    cpus = [cpu for node in range(box.sockets) for cpu in box.cpus_of(node)]
-    assert sorted(cpus) == [*range(box.cpu_count)]
 
 
 def test_a_machine_is_written_with_its_changes(tmp_path: Path) -> None:

@@ -18,12 +18,12 @@ from gaudi_launch.core.engines.install.environment import EngineEnvironment
 from gaudi_launch.core.engines.install.step_runner import mark
 from gaudi_launch.core.engines.install.switch import name_of
 from gaudi_launch.core.engines.setups import set_up_demo
-from gaudi_launch.core.host.simulated import write_tree
 from gaudi_launch.core.launch.chosen_engine import installed_for
 from gaudi_launch.core.launch.route import prepare
 from gaudi_launch.core.planning.launch_options import LaunchOptions
 from gaudi_launch.core.planning.request import LIBFABRIC, Request
 from gaudi_launch.extensions.ray.engine import VERSION
+from tests.support.machines import link_tree
 from tests.support.refusals import failing
 from tests.support.reporters import Lines
 
@@ -56,7 +56,7 @@ def write_python(path: Path, engine: str) -> Path:
 def machine(own_folders: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Use a machine with eight cards, without an engine."""
     folder = own_folders / "tree"
-    write_tree("hls2", folder)
+    link_tree("hls2", folder)
     monkeypatch.setenv("GAUDI_LAUNCH_ROOT", str(folder))
     monkeypatch.setenv("GAUDI_LAUNCH_ENGINES_DIR", str(own_folders / "engines"))
     return folder

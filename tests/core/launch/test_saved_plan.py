@@ -16,13 +16,12 @@ import yaml
 
 from gaudi_launch.cli.main import run
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
-from gaudi_launch.core.host.simulated import write_tree
 from gaudi_launch.core.launch import route, saved_plan
 from gaudi_launch.core.launch.saved_plan import SavedTraffic
 from gaudi_launch.core.planning.launch_options import LaunchOptions
 from gaudi_launch.extensions.bench.case import prepare as prepare_bench
 from gaudi_launch.extensions.bench.options import BenchOptions
-from tests.support.machines import use
+from tests.support.machines import link_tree, use
 from tests.support.refusals import failing
 from tests.support.scripts import script
 from tests.support.waiting import unused_port
@@ -235,7 +234,7 @@ STARTING = ("serve", "tune", "cluster up")
 
 @pytest.fixture
 def gaudi2_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    use(monkeypatch, tmp_path / "here", write_tree("hls2", tmp_path / "here"))
+    use(monkeypatch, tmp_path / "here", link_tree("hls2", tmp_path / "here"))
     # other tests fill the disk between two runs
     monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=1 << 50))
 

@@ -11,7 +11,7 @@ import pytest
 
 from gaudi_launch import LaunchError, LaunchOptions, Service, serve
 from gaudi_launch.core.base.errors import ExitCode
-from gaudi_launch.core.host.simulated import write_tree
+from tests.support.machines import link_tree
 from tests.support.processes import TRIVIAL, write_engine_python
 from tests.support.serve import write_model
 from tests.support.waiting import GENEROUS
@@ -23,7 +23,7 @@ def options(
 ) -> Iterator[LaunchOptions]:
     """Options of a model on a machine in a folder, with an engine that starts in a moment."""
     machine = tmp_path / "machine"
-    write_tree("hls2", machine)
+    link_tree("hls2", machine)
     monkeypatch.setenv("GAUDI_LAUNCH_ROOT", str(machine))
     monkeypatch.setenv("PATH", f"{machine / 'bin'}:{os.environ['PATH']}")
     python = write_engine_python(tmp_path / "engine-python", f"{sys.executable} {TRIVIAL}")

@@ -30,6 +30,7 @@ from gaudi_launch.core.planning.placement import (
 from gaudi_launch.core.planning.request import Request
 from gaudi_launch.core.planning.requested_cards import choose_for
 from tests.support.cli import golden
+from tests.support.every_case import examples
 from tests.support.machines import make_recorded, recorded_hosts, use
 from tests.support.places import DATA
 from tests.support.refusals import failing
@@ -196,7 +197,7 @@ def test_documented_sets() -> None:
 NAMES = ["hls2", "gaudi2e-8", "gaudi2e-4", "gaudi3-oam", "gaudi3-pcie"]
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples(60, 150))
 @given(
     st.sampled_from(NAMES),
     st.sets(st.integers(0, 7)),

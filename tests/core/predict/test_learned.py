@@ -75,14 +75,6 @@ def off(learned: LearnedConstants, measured: list[Figure]) -> list[float]:
     return [abs(float(value)) for value in predicted(points, numbers) / points.value - 1]
 
 
-def test_a_slow_host_is_predicted_after_three_runs() -> None:
-    changes = {"read.gaudi2": 0.6, "host.v1": 2.0, "decode.gaudi2": 0.7}
-    learned = learn(None, on_a_host(LOADS, changes), store.constants(), now=NOW)
-    assert max(off(learned, on_a_host(OTHERS, changes))) < 0.2
-    assert (learned.version, learned.left_out, learned.generations) == (1, 0, frozenset({"gaudi2"}))
-    assert learned.typical < 1.1 < learned.before
-
-
 def test_a_run_with_another_cause_is_left_out() -> None:
     good = on_a_host((*LOADS, *OTHERS), {})
     strange = replace(good[0], source="strange.json", value=good[0].value * 10)

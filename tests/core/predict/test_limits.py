@@ -9,7 +9,7 @@ import pytest
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.messages import message
-from gaudi_launch.core.predict.limits import EngineLimits, as_limits
+from gaudi_launch.core.predict.limits import EngineLimits
 
 LIMITS = EngineLimits(
     max_num_seqs=16,
@@ -22,32 +22,6 @@ LIMITS = EngineLimits(
     output_min=1,
     output_max=100,
 )
-
-
-def test_what_is_left_out_follows_the_engines_defaults() -> None:
-    expected = EngineLimits(
-        max_num_seqs=3,
-        max_num_prefill_seqs=3,
-        max_num_batched_tokens=300,
-        max_model_len=300,
-        num_blocks=9,
-        input_min=1,
-        input_max=300,
-        output_min=1,
-        output_max=300,
-        block_size=128,
-        contiguous_pa=False,
-        cache_blocks=None,
-        prefix_caching=False,
-        mixed_steps=False,
-        ahead=True,
-    )
-    known = {"max_num_seqs": 3, "max_model_len": 300}
-    assert as_limits({**known, "num_blocks": None, "least_length": 5}) == expected
-    # no length is longer than the model's
-    given = {"input_min": 2, "input_max": 900, "block_size": 64, "ahead": False}
-    changed: dict[str, Any] = {**given, "input_max": 300, "num_blocks": 15}
-    assert as_limits({**known, **given}) == replace(expected, **changed)
 
 
 def test_a_range_is_not_backwards() -> None:

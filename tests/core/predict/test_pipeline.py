@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from gaudi_launch.core.host.accelerators import accelerators
 from gaudi_launch.core.planning.known_model import known_model
-from gaudi_launch.core.predict.constants import shipped_values
 from gaudi_launch.core.predict.pipeline import Stages, over_stages
 from gaudi_launch.core.predict.scaling import Speed, step_time, with_stages
 from gaudi_launch.core.predict.shape import Shape
@@ -53,17 +52,3 @@ def test_the_step_times_of_stages() -> None:
         bend=near((slower * 7.0, slower * 8.0)),
     )
     assert over_stages(cost, Stages(1, 2.0), setup, shape, constants) is cost
-
-
-def test_one_stage_changes_nothing() -> None:
-    plain = step_time(LLAMA, 8, "bfloat16", GAUDI2)
-    assert staged(8, 1) == plain
-
-
-def test_a_hop_sends_hidden_states_and_residual() -> None:
-    plain = step_time(LLAMA, 1, "bfloat16", GAUDI2).cost
-    two = staged(1, 2).cost
-    busy = Stages(2).busy
-    sent = 1000 * 2 * 2 * 16384 / shipped_values()["pair.gaudi2"]
-    assert abs(two.prefill_token * busy - plain.prefill_token - sent) < 1e-9
-    assert abs(two.decode_sequence * busy - plain.decode_sequence - sent) < 1e-9

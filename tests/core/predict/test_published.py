@@ -11,7 +11,6 @@ import pytest
 from gaudi_launch.core.models.config import model_from_config
 from gaudi_launch.core.predict.published import (
     Figure,
-    figures,
     read_figures,
     scored,
     shapes,
@@ -74,40 +73,6 @@ FIGURE = Figure(
 )
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"model": "other"},
-        {"kind": "latency"},
-        {"card": "gaudi1"},
-        {"cards": ""},
-        {"input": "long"},
-        {"batch": ""},
-        {"value": "-x"},
-        {"output": ""},
-        {"kind": "tpot", "output": ""},
-        {"dtype": "int4"},
-    ],
-)
-def test_a_row_without_a_load_is_left_out(changes: dict[str, str], tmp_path: Path) -> None:
-    assert read(tmp_path, **changes) is None
-
-
-def test_the_notes_that_change_what_a_figure_informs() -> None:
-    notes = ("", "KV cache copied at each step", "torch.compile", "inconsistent with its table")
-    found = [
-        (figure.copied, figure.other_harness)
-        for figure in (replace(FIGURE, note=note) for note in notes)
-    ]
-    assert found == [(False, False), (True, False), (False, True), (False, True)]
-
-
-def test_only_the_shipped_figures_without_a_reason_are_scored() -> None:
-    assert {figure.not_scored for figure in scored()} == {""}
-    assert {*scored()} == {figure for figure in figures() if not figure.not_scored}
-    assert 0 < len(scored()) < len(figures())
-
-
 def test_the_sizes_of_shipped_models() -> None:
     llama = shapes()["Llama-3.1-8B"]
     assert (llama.layers, llama.hidden, llama.inner, llama.width) == (32, 4096, 14336, 4096)
@@ -139,13 +104,6 @@ def test_shipped_sizes_are_those_of_config_json(name: str, model: str) -> None:
     expected = shape_of(model_from_config(name, configs[name]))
     assert expected is not None
     assert asdict(shapes()[model]) == pytest.approx(asdict(expected), rel=1e-5)
-
-
-def test_a_figure_of_a_fork_with_its_own_code_informs_nothing() -> None:
-    assert {
-        harness: replace(FIGURE, harness=harness).other_harness
-        for harness in ("static", "vllm", "vllm engine", "port of one")
-    } == {"static": False, "vllm": False, "vllm engine": False, "port of one": True}
 
 
 def test_each_ttft_that_is_scored_states_its_statistic_and_its_requests() -> None:

@@ -5,27 +5,11 @@ from __future__ import annotations
 import pytest
 
 from gaudi_launch.core.base.errors import ExitCode
-from gaudi_launch.core.predict.step_time import EIGHT_CARDS_32B, ONE_CARD_8B, StepTime
+from gaudi_launch.core.predict.step_time import StepTime
 from tests.support.refusals import failing
 
 PLAIN = StepTime(1.0, 2.0, 0.5, 3.0, 4.0, 0.25, "plain")
 BENT = StepTime(1.0, 2.0, 0.5, 3.0, 4.0, 0.25, "bent", (0.0, 10.0, 20.0))
-
-
-def test_the_assumed_constants() -> None:
-    assert ONE_CARD_8B.constants() == {
-        "prefill_fixed": 10.0,
-        "prefill_token": 0.053,
-        "prefill_attention": 3.5e-6,
-        "decode_fixed": 12.0,
-        "decode_sequence": 0.03,
-        "decode_block": 0.0084,
-        "prefill_masked": 0.0,
-    }
-    changed = {"prefill_token": 0.038, "prefill_attention": 3.9e-7, "decode_block": 0.0021}
-    assert EIGHT_CARDS_32B.constants() == {**ONE_CARD_8B.constants(), **changed}
-    assert (ONE_CARD_8B.basis, ONE_CARD_8B.bend) == ("8B bf16, one card", ())
-    assert EIGHT_CARDS_32B.basis == "32B bf16, eight cards"
 
 
 def test_given_constants_are_named_and_a_given_line_is_straight() -> None:

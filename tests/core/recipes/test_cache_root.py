@@ -243,15 +243,3 @@ def test_kill_in_the_middle_of_a_fill_never_claims_a_hit(root: Path) -> None:
         assert (session.folder / "a.recipe").read_bytes() == b"whole"
         session.finish(1.0, BUCKETS, None)
     assert state(root) == ("hit", "cache.hit")
-
-
-def test_only_one_launch_fills_a_key(root: Path) -> None:
-    child = _child(root, FILLING)
-    try:
-        assert child.stdout is not None and child.stdout.readline() == "filling\n"
-        with pytest.raises(LaunchError) as refused, keeper.opened(root, PARTS, BUCKETS):
-            pass
-        assert refused.value.id == "cache.in_use"
-    finally:
-        child.kill()
-        child.communicate()

@@ -7,11 +7,7 @@ from pathlib import Path
 import pytest
 
 from gaudi_launch.core.recipes.manifest import (
-    checksum,
-    read_list,
-    size_of,
     verify,
-    walk,
     write_list,
 )
 
@@ -29,22 +25,6 @@ def folder(tmp_path: Path) -> Path:
     (folder / "link").symlink_to("a")
     (folder / "outside").symlink_to(tmp_path)
     return folder
-
-
-def test_only_files_that_a_line_can_name_are_listed(tmp_path: Path, folder: Path) -> None:
-    assert write_list(tmp_path, "key", folder) == (2, 8)
-    assert read_list(tmp_path, "key") == {
-        name: (size, checksum(folder / name), (folder / name).stat().st_mtime_ns)
-        for name, size in (("a", 3), ("sub/b", 5))
-    }
-
-
-def test_links_are_not_followed(folder: Path) -> None:
-    names = ["a", "empty", "link", "outside", "sub/b", "with\ttab", "with\nline"]
-    assert sorted(name for name, _ in walk(folder)) == names
-    left = sorted(name for name, _ in walk(folder, lambda name: name in ("sub", "b", "a")))
-    assert left == [name for name in names if name not in ("a", "sub/b")]
-    assert size_of(folder / "sub") == (1, 5)
 
 
 def test_each_fault_of_a_folder_is_found(tmp_path: Path, folder: Path) -> None:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-import socket
 import ssl
 import subprocess
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +17,7 @@ from gaudi_launch.extensions.bench import protocols, server
 from gaudi_launch.extensions.bench.client import Client, Reply, ServerError
 from gaudi_launch.extensions.bench.protocols import Events
 from tests.support.stand_in_server import KEY, serving
-from tests.support.waiting import GENEROUS, unused_port
+from tests.support.waiting import GENEROUS
 
 
 def stream(
@@ -37,51 +35,6 @@ def whole(url: str, form: protocols.Form) -> protocols.ModelAnswer:
             Client(url, timeout=GENEROUS), form, protocols.ask_one("two words", 3), "stand-in"
         )
     )
-
-
-def test_a_stream_without_its_end_is_cut() -> None:
-    content = b'HTTP/1.1 200 OK\r\n\r\ndata: {"choices": [{"delta": {"content": "a"}}]}\n\n'
-    with Raw(content) as url, pytest.raises(ServerError) as caught:
-        stream(url)
-    assert (caught.value.kind, caught.value.detail) == ("cut", "no end of the stream")
-
-
-class Raw:
-    """Sends these bytes to whoever connects, then closes."""
-
-    def __init__(self, content: bytes) -> None:
-        self._content = content
-
-    def __enter__(self) -> str:
-        self._socket = socket.socket()
-        self._socket.bind(("127.0.0.1", 0))
-        self._socket.listen()
-        self._thread = threading.Thread(target=self._serve, daemon=True)
-        self._thread.start()
-        return f"http://127.0.0.1:{self._socket.getsockname()[1]}"
-
-    def _serve(self) -> None:
-        connection, _ = self._socket.accept()
-        asked = b""
-        # all of it: what is left unread when a connection is closed makes the kernel cut it off
-        while not asked.endswith(b"}"):
-            asked += connection.recv(65536)
-        connection.sendall(self._content)
-        connection.close()
-
-    def __exit__(self, *_: object) -> None:
-        self._thread.join(GENEROUS)
-        self._socket.close()
-
-
-@pytest.mark.parametrize(
-    ("host", "detail"), [("127.0.0.1", "Connect call failed"), ("a" * 64, "too long")]
-)
-def test_a_server_that_cannot_be_reached_is_named_with_the_reason(host: str, detail: str) -> None:
-    with pytest.raises(ServerError) as caught:
-        asyncio.run(Client(f"http://{host}:{unused_port()}").ask("/x"))
-    assert caught.value.kind == "connect"
-    assert detail in caught.value.detail
 
 
 @pytest.mark.parametrize(

@@ -26,32 +26,6 @@ def rows(before: BenchRun, after: BenchRun) -> dict[tuple[str, str], ComparedFig
     return {(row.name, row.part): row for row in compare.compare(before, after)}
 
 
-def test_a_difference_of_equal_requests_is_certain() -> None:
-    found = rows(run(), run(ttft=0.75))
-    assert [*found][:3] == [("request_rate", ""), ("output_rate", ""), ("total_rate", "")]
-    assert [*found][3:] == [
-        (name, part)
-        for name in ("ttft", "tpot", "itl", "latency")
-        for part in ("mean", "p50", "p99")
-    ]
-    row = found["ttft", "p50"]
-    assert row == ComparedFigure("ttft", "p50", 1.0, 0.75, "better", -0.25, -0.25)
-    assert row.to_json() == {
-        "name": "ttft",
-        "part": "p50",
-        "before": 1.0,
-        "after": 0.75,
-        "difference": -0.25,
-        "percent": -25.0,
-        "low": -0.25,
-        "high": -0.25,
-        "verdict": "better",
-    }
-    assert found["tpot", "mean"] == ComparedFigure("tpot", "mean", 0.5, 0.5, "same", 0.0, 0.0)
-    worse = rows(run(ttft=0.75), run())["latency", "p99"]
-    assert worse == ComparedFigure("latency", "p99", 1.25, 1.5, "worse", 0.25, 0.25)
-
-
 @pytest.mark.parametrize(("before", "after"), [(4, 6), (6, 4)])
 def test_few_requests_are_judged_by_a_share(before: int, after: int) -> None:
     found = rows(run(count=before), run(count=after, ttft=0.75))

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.core.base.errors import ExitCode
 from gaudi_launch.core.base.paths import state_dir
 from gaudi_launch.core.buckets.warmup_time import FILE_NAME, read_measured
 from gaudi_launch.core.launch.prediction import of_record
@@ -136,20 +136,6 @@ def reason(path: Path, service: str) -> str:
     return found.why_not.id
 
 
-def test_a_run_gives_ttft_tpot_and_throughput(plan: dict[str, Any], tmp_path: Path) -> None:
-    found = read_result(Path(bench(tmp_path / "run.json", plan)), "")
-    rows = [
-        (each.measure, each.input, each.output, each.batch, each.value)
-        for each in found.measurements
-    ]
-    assert rows == [
-        ("ttft", 100.0, 50.0, 8.0, 0.2),
-        ("tpot", 100.0, 50.0, 8.0, 0.02),
-        ("throughput", 100.0, 50.0, 8.0, 300.0),
-    ]
-    assert found.measurements[0].setup.generation == "cpu"
-
-
 def test_a_result_of_vllm_bench_serve_gives_what_a_run_gives(
     plan: dict[str, Any], tmp_path: Path
 ) -> None:
@@ -247,12 +233,6 @@ def test_predictions_of_this_host_follow_and_unlearn_ends_it(
     unlearn()
     unlearn()
     assert of_record(plan, asked) is None
-
-
-def test_nothing_to_learn_from_writes_nothing(plan: dict[str, Any], tmp_path: Path) -> None:
-    with pytest.raises(LaunchError) as raised:
-        learn([bench(tmp_path / "run.json", None)], "")
-    assert (raised.value.text.id, state_file().exists()) == ("learn.nothing", False)
 
 
 def test_a_log_gives_its_warm_up_once(plan: dict[str, Any], tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """The figures of a run, from samples with round times."""
 
 from gaudi_launch.extensions.bench.run_file import Sample
-from gaudi_launch.extensions.bench.statistics import errors, latency, spread, summary, tpot, ttft
+from gaudi_launch.extensions.bench.statistics import latency, spread, summary, tpot, ttft
 
 GOOD = Sample(1.0, 1.25, 90, 5, 2.0, 4.0, (1.0, 1.0), 100, 5)
 # the server counts nothing
@@ -46,8 +46,3 @@ def test_all_figures_of_a_run() -> None:
     }
     none = summary(())
     assert (none["seconds"], none["request_rate"], none["ttft"]) == (0.0, None, None)
-
-
-def test_errors_are_counted_with_the_first_example() -> None:
-    other = Sample(0.0, 0.0, 1, 1, error="cut", detail="x")
-    assert errors((other, *SAMPLES)) == [("status 500", 2, "first"), ("cut", 1, "x")]

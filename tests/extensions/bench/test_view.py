@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
-from gaudi_launch.core.base.messages import message, set_language, text
+from gaudi_launch.core.base.messages import message, text
 from gaudi_launch.core.predict.constants import constants
 from gaudi_launch.core.predict.learned import LearnedConstants
 from gaudi_launch.core.predict.published import Figure, shapes
@@ -124,15 +124,6 @@ def test_two_runs_side_by_side(capsys: pytest.CaptureFixture[str]) -> None:
     assert all(each.keys() == {"id", "message"} for each in found["doubts"])
 
 
-@pytest.mark.parametrize(
-    ("seconds", "shown"),
-    [(1.2345, "1,234"), (0.1, "100"), (0.0999, "99.9"), (0.001, "1.0"), (0.00099, "0.99")],
-)
-def test_milliseconds_have_three_digits(seconds: float, shown: str) -> None:
-    assert bench.milliseconds(seconds) == shown
-    assert bench.milliseconds(-seconds) == f"-{shown}"
-
-
 def test_what_differs_from_a_plan_is_a_warning(capsys: pytest.CaptureFixture[str]) -> None:
     bench.show_differences((message("common.interrupted"), message("common.interrupted")))
     assert capsys.readouterr() == ("", "warning: Interrupted.\nwarning: Interrupted.\n")
@@ -161,20 +152,6 @@ def test_a_run_says_that_it_prepares_unless_it_is_quiet(
     with bench.Watching(quiet=True) as watching:
         watching.going(Going(total=40, sent=5, done=3, failed=1, tokens=120))
     assert capsys.readouterr() == ("", "")
-
-
-@pytest.mark.parametrize(("language", "begin"), [("en", "3/40: "), ("zh", "3/40：")])
-def test_a_line_of_progress_is_in_the_language(
-    language: str,
-    begin: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    set_language(language)
-    watching = bench.Watching(quiet=False)
-    watching.going(Going(total=40, sent=5, done=3, failed=1, tokens=120))
-    words = text("measure.going", under_way=2, failed=1, tokens=120)
-    assert capsys.readouterr() == ("", f"{begin}{words}\n")
 
 
 NAMES = sorted(constants())[:2]

@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from gaudi_launch.core.host.simulated import write_tree
 from tests.support import trivial_calibration
 from tests.support.calibration_scripts import write_scripts
 from tests.support.local_hub import Hub
+from tests.support.machines import link_tree
 from tests.support.model_files import FILES as R1_FILES
 from tests.support.processes import is_alive
 from tests.support.waiting import GENEROUS, until
@@ -34,7 +34,7 @@ CONFIG = {
 class User:
     def __init__(self, home: Path, release: str = "1.22") -> None:
         self.home, self.calls = home, home / "calls"
-        write_tree("hls2", home / "machine")
+        link_tree("hls2", home / "machine")
         write_scripts(
             home / "source" / ("scripts" if release == "deepseek_r1" else "calibration"), release
         )

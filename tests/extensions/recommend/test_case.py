@@ -20,7 +20,7 @@ from gaudi_launch.core.base.messages import message
 from gaudi_launch.core.host import snapshot
 from gaudi_launch.core.host.accelerators import accelerators
 from gaudi_launch.core.host.hardware import Host
-from gaudi_launch.core.host.simulated import make, server_of, write_tree
+from gaudi_launch.core.host.simulated import make, server_of
 from gaudi_launch.core.launch.command_line import serve_command
 from gaudi_launch.core.planning.launch_options import LaunchOptions
 from gaudi_launch.core.predict.simulate import simulate
@@ -36,6 +36,7 @@ from gaudi_launch.extensions.recommend.case import (
 )
 from gaudi_launch.extensions.recommend.space import Candidate, CardPool, samples
 from gaudi_launch.extensions.recommend.view import compared
+from tests.support.machines import link_tree
 from tests.support.recommend import SMALL
 from tests.support.refusals import failing
 
@@ -154,7 +155,7 @@ def test_cards_are_free_ones_or_those_of_servers(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    write_tree("hls2+busy=0,1", tmp_path)
+    link_tree("hls2+busy=0,1", tmp_path)
     monkeypatch.setenv("GAUDI_LAUNCH_ROOT", str(tmp_path))
     monkeypatch.setenv("HABANA_VISIBLE_MODULES", visible)
     case = case_of(launch, **given)

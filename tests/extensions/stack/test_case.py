@@ -25,7 +25,6 @@ import pytest
 from gaudi_launch.cli.main import run
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.messages import text
-from gaudi_launch.core.host.simulated import write_tree
 from gaudi_launch.core.launch.report import Silent
 from gaudi_launch.core.launch.stop import end
 from gaudi_launch.core.services.addresses import port_free
@@ -41,6 +40,7 @@ from gaudi_launch.extensions.stack import stack_plan
 from gaudi_launch.extensions.stack.change import ChangedStack, ChangeOptions
 from gaudi_launch.extensions.stack.stack_plan import StackChanges
 from tests.support.gateways import call, chat, gateway_engines, keys_file, members_of
+from tests.support.machines import link_tree
 from tests.support.places import TOP
 from tests.support.processes import TRIVIAL, living, pids, write_engine_python
 from tests.support.refusals import failing, refused
@@ -69,7 +69,7 @@ def write(
     ``PORT`` and ``PYTHON`` in its text are replaced. What still runs at the end is stopped.
     """
     machine = tmp_path / "machine"
-    write_tree("hls2", machine)
+    link_tree("hls2", machine)
     monkeypatch.setenv("GAUDI_LAUNCH_ROOT", str(machine))
     monkeypatch.setenv("GAUDI_LAUNCH_ENGINES_DIR", str(gateway_engines))
     monkeypatch.setenv("TRIVIAL_PIDS", str(pids))

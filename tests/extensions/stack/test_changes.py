@@ -20,8 +20,6 @@ from gaudi_launch.extensions.stack.changes import (
     with_cards,
 )
 
-ALL = tuple(range(8))
-
 
 def refused(model: str, error: LaunchError) -> LaunchError:
     return LaunchError(f"{model}: {error.id}", ExitCode.MACHINE)
@@ -48,43 +46,6 @@ def new(name: str, model: str, cards: int, modules: tuple[int, ...] | None = Non
     return CardShare(cards, modules, name, model)
 
 
-def test_models_start_in_their_groups_with_cards_that_were_divided_once() -> None:
-    got, at = steps((), (new("a", "a", 1), new("b", "b", 4)), groups=(("a",), ("b",)))
-    assert got == (
-        ChangeStep(models=("a",), starts=("a",)),
-        ChangeStep(models=("b",), starts=("b",)),
-    )
-    assert {name: each.modules for name, each in at.items()} == {
-        "a": (4,),
-        "b": (0, 1, 2, 3),
-    }
-
-
-def test_a_new_version_starts_beside_the_old_one() -> None:
-    got, at = steps((old("a", "a", 0, 1), RunningEngine("b", "b", (2, 3))), (new("a.v2", "a", 2),))
-    assert got == (ChangeStep(models=("a",), starts=("a.v2",), ends_after=("a",)),)
-    assert at["a.v2"].modules == (4, 5)
-
-
-def test_without_free_cards_the_old_version_ends_first_and_the_model_is_interrupted() -> None:
-    got, _ = steps((old("a", "a", *ALL),), (new("a.v2", "a", 8),))
-    assert got == (
-        ChangeStep(models=("a",), ends_first=("a",), starts=("a.v2",), interrupted=("a",)),
-    )
-
-
-def test_replicas_are_replaced_one_by_one_and_the_others_answer() -> None:
-    got, at = steps(
-        (old("a", "a", 0, 1, 2, 3), old("a-2", "a", 4, 5, 6, 7)),
-        (new("a.v2", "a", 4), new("a.v3", "a", 4)),
-    )
-    assert got == (
-        ChangeStep(models=("a",), ends_first=("a",), starts=("a.v2",)),
-        ChangeStep(models=("a",), ends_first=("a-2",), starts=("a.v3",)),
-    )
-    assert at["a.v2"].modules == (0, 1, 2, 3)
-
-
 def test_as_many_as_fit_start_at_once_and_take_the_place_of_as_many() -> None:
     running = (old("a", "a", 0, 1), old("a-2", "a", 2, 3), old("a-3", "a", 4, 5))
     got, _ = steps(running, (new("n1", "a", 2), new("n2", "a", 2), new("n3", "a", 2)))
@@ -93,30 +54,6 @@ def test_as_many_as_fit_start_at_once_and_take_the_place_of_as_many() -> None:
         ChangeStep(models=("a",), starts=("n2",), ends_after=("a-2",)),
         ChangeStep(models=("a",), starts=("n3",), ends_after=("a-3",)),
     )
-
-
-def test_fewer_replicas_of_the_new_version_end_all_old_ones() -> None:
-    got, _ = steps((old("a", "a", 0), old("a-2", "a", 1)), (new("a.v2", "a", 1),))
-    assert got == (ChangeStep(models=("a",), starts=("a.v2",), ends_after=("a", "a-2")),)
-
-
-def test_several_old_ones_end_for_a_larger_new_one() -> None:
-    got, _ = steps((old("a", "a", 0, 1, 2, 3), old("a-2", "a", 4, 5, 6, 7)), (new("a.v2", "a", 8),))
-    assert got == (
-        ChangeStep(models=("a",), ends_first=("a", "a-2"), starts=("a.v2",), interrupted=("a",)),
-    )
-
-
-def test_removed_models_make_place_first() -> None:
-    gone = RunningEngine("b", "b", (0, 1, 2, 3), "gone")
-    got, at = steps(
-        (gone, RunningEngine("a", "a", (4, 5, 6, 7))), (new("c", "c", 4),), groups=(("a", "c"),)
-    )
-    assert got == (
-        ChangeStep(ends_first=("b",)),
-        ChangeStep(models=("c",), starts=("c",)),
-    )
-    assert at["c"].modules == (0, 1, 2, 3)
 
 
 def test_old_ones_beside_their_new_version_end_when_it_answers() -> None:
@@ -131,20 +68,10 @@ def test_a_new_version_on_chosen_modules_takes_their_place() -> None:
     )
 
 
-def test_engines_without_cards_are_always_beside() -> None:
-    got, _ = steps((old("a", "a"),), (new("a.v2", "a", 0),))
-    assert got == (ChangeStep(models=("a",), starts=("a.v2",), ends_after=("a",)),)
-
-
 def test_a_model_that_fits_nowhere_is_named_and_nothing_else_ends_for_it() -> None:
     with pytest.raises(LaunchError) as raised:
         steps((RunningEngine("a", "a", (0, 1, 2, 3, 4, 5)),), (new("b", "b", 4),))
     assert raised.value.id == "b: placement.too_few"
-
-
-def test_only_visible_cards_are_used() -> None:
-    case = ChangeCase(load("simulated:hls2"), (("a",),), (), (new("a", "a", 1),), visible=(6, 7))
-    assert steps_of(case, refused)[1]["a"].modules == (6,)
 
 
 def test_nothing_to_change_has_no_steps() -> None:

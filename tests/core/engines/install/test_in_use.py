@@ -58,12 +58,6 @@ def refused(id: str, folder: Path) -> None:
     assert not [line for line in said if line.startswith("[")]
 
 
-def test_a_complete_engine_of_a_container_is_never_cleared(engines: Path) -> None:
-    # its base interpreter is elsewhere
-    make(engines / "cpu", {"vllm": VLLM}, "/nowhere/python3")
-    refused("setup.complete_other", engines / "cpu")
-
-
 @dataclass
 class Stand:
     """Stands in for the commands of an installation: makes the environment, notes what ran.
@@ -103,34 +97,10 @@ def test_another_version_of_the_engine_is_installed_beside(engines: Path, stand:
     assert (EMBEDDED.environment(), stand.ran) == (engines_dir() / "cpu+2", before)
 
 
-def test_a_version_that_cannot_be_imported_is_not_put_in_force(engines: Path, stand: Stand) -> None:
-    make(engines / "cpu", {"vllm": "0.1.0"})
-    # the interpreter of this project has no vLLM
-    stand.python = sys.executable
-    with pytest.raises(LaunchError) as caught:
-        EMBEDDED.setup(lambda line: None, demo=False)
-    assert caught.value.id == "setup.trial_failed"
-    assert str(caught.value.detail).endswith("No module named 'vllm'")
-    assert EMBEDDED.environment() == engines_dir() / "cpu"
-    assert not EMBEDDED.is_ready()
-
-
 def test_a_marker_that_cannot_be_read_is_no_leave_to_clear(engines: Path) -> None:
     make(engines / "cpu", None)
     (engines / "cpu" / "gaudi-launch.json").write_text("{", encoding="utf-8")
     refused("setup.complete_other", engines / "cpu")
-
-
-@pytest.mark.parametrize("by", ["home", "disk"])
-def test_ray_beside_the_engine_is_known_by_either_path(
-    engines: Path, tmp_path: Path, by: str
-) -> None:
-    make(engines / "cpu", {"vllm": VLLM})
-    beside = str(tmp_path / by / "engines" / "cpu")
-    make(engines / "ray", {"ray": VERSION, "vllm": VLLM, "beside": beside})
-    assert RAY.is_ready()
-    RAY.setup(lambda line: None, demo=False)
-    assert (engines / "ray" / "kept").exists()
 
 
 def test_ray_beside_another_engine_is_left_alone(engines: Path) -> None:

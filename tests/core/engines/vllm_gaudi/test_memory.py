@@ -7,6 +7,7 @@ The answers were made by executing its rules; the data files name their sources.
 from __future__ import annotations
 
 import json
+import random
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -23,6 +24,7 @@ from gaudi_launch.core.models.model import Model
 from gaudi_launch.core.planning.plan import Plan
 from gaudi_launch.core.planning.planner import make_plan
 from gaudi_launch.core.planning.request import Request
+from tests.support.every_case import examples
 from tests.support.places import DATA
 from tests.support.refusals import failing
 
@@ -135,11 +137,10 @@ def test_the_same_or_better_than_the_launcher(case: dict[str, Any], mode: tuple[
 
 
 def test_in_most_rows_the_planned_file_leaves_more_cache() -> None:
-    better = 0
-    for case in CASES:
-        if "error" not in case["answer"]:
-            better += plan_of(case).memory["kv"] > case["answer"]["KV_CACHE_MEM"]
-    assert better >= 33
+    planned = [case for case in CASES if "error" not in case["answer"]]
+    drawn = random.Random(1).sample(planned, examples(12, len(planned)))
+    better = [plan_of(case).memory["kv"] > case["answer"]["KV_CACHE_MEM"] for case in drawn]
+    assert sum(better) >= 33 / len(planned) * len(drawn)
 
 
 def test_where_the_launcher_ends_in_an_error_we_say_why() -> None:

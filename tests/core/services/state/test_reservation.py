@@ -13,13 +13,12 @@ from pathlib import Path
 import pytest
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
-from gaudi_launch.core.host import simulated
 from gaudi_launch.core.host.card_locks import lock_folders, read_holder, read_reserved
 from gaudi_launch.core.host.machine import load
 from gaudi_launch.core.planning.placement import choose
 from gaudi_launch.core.services.state import reservation
 from gaudi_launch.core.services.state.reservation import claim, reserve
-from tests.support.machines import use
+from tests.support.machines import link_tree, use
 from tests.support.places import TOP
 from tests.support.waiting import GENEROUS
 
@@ -137,7 +136,7 @@ def test_a_lock_file_with_nonsense(text: str) -> None:
 
 
 def test_reserved_cards_show_as_busy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    programs = simulated.write_tree("gaudi2e-4", tmp_path)
+    programs = link_tree("gaudi2e-4", tmp_path)
     use(monkeypatch, tmp_path, programs)
     with launch(tmp_path, "2,3") as process:
         assert said(process) == "held"
@@ -156,7 +155,7 @@ def test_launches_that_race_get_different_cards(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Five launches of two cards on a machine with eight: four get pairs, one is refused."""
-    programs = simulated.write_tree("hls2+no-hl-smi", tmp_path)
+    programs = link_tree("hls2+no-hl-smi", tmp_path)
     use(monkeypatch, tmp_path, programs)
     start, end = threading.Barrier(5), threading.Barrier(5)
     got: list[tuple[int, ...]] = []

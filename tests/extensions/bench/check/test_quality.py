@@ -59,21 +59,6 @@ def test_there_are_fifty_questions_in_each_language_and_their_answers_are_right(
     assert [name for name, prompt, right in found if quality.is_right(prompt, right)] == []
 
 
-@pytest.mark.parametrize(
-    ("text", "right", "is_right"),
-    [
-        ("7 + 5 = 12.", ["12"], True),
-        ("112", ["12"], False),
-        ("12.5", ["12"], False),
-        ("Paris.", ["Paris"], True),
-        ("It is NaOH", ["O"], False),
-        ("等于13。", ["13"], True),
-    ],
-)
-def test_an_answer_counts_as_a_word_of_its_own(text: str, right: list[str], is_right: bool) -> None:
-    assert quality.is_right(text, right) is is_right
-
-
 SOUND = ("", 1.0, 1.0, 0)
 CASES: list[tuple[str, Given, tuple[str, float, float, int]]] = [
     ("sound", lambda prompt, count: (RIGHT.get(prompt, "5"), -0.1), SOUND),
@@ -108,23 +93,6 @@ def test_what_is_wrong_with_a_server_is_found(
     shares = (found.right, found.equal)
     assert ("".join(kinds), *shares, troubles) == wanted
     assert int(quality.exit_code(found, None)) == (4 if wanted[3] else 0)
-
-
-@pytest.mark.parametrize(
-    ("text", "trouble"),
-    [
-        ("19.19.19.19.19.19.19.19.19.19.", "repeated"),
-        ("！" * 20, "run"),
-        ("one two three four", ""),
-        ("10, 20, 30, 40, 50", ""),
-    ],
-)
-def test_a_repetition_is_found_and_counted(text: str, trouble: str) -> None:
-    assert quality.trouble_of(text, [-0.1]) == trouble
-    for count, expected in ((19, 0), (20, 20)):
-        answers = [QualityAnswer(str(at), text, False, "repeated") for at in range(count)]
-        rest = [QualityAnswer(str(at), "", False) for at in range(count, 100)]
-        assert len(Quality("m", 8, (*answers, *rest)).troubles) == expected
 
 
 def graded(pattern: str) -> Quality:

@@ -10,7 +10,7 @@ from gaudi_launch.core.base.messages import message, set_language
 from gaudi_launch.core.services.endpoint import Target
 from gaudi_launch.extensions.bench.check import view as check
 from gaudi_launch.extensions.bench.check.rows import CheckRow
-from tests.support.views import for_programs, views
+from tests.support.views import views
 
 pytestmark = pytest.mark.usefixtures("plain_english")
 
@@ -29,18 +29,6 @@ def test_for_people(capsys: pytest.CaptureFixture[str]) -> None:
             lambda: check.show(TARGET, [GOOD], False),
         ],
     )
-
-
-def test_for_programs(capsys: pytest.CaptureFixture[str]) -> None:
-    found = for_programs(capsys, lambda: check.show(TARGET, [GOOD, BAD], True))
-    assert found == {
-        "schema": 1,
-        "url": "http://h:1",
-        "service": "chat",
-        "ok": False,
-        "checks": [GOOD.to_json(), BAD.to_json()],
-    }
-    assert for_programs(capsys, lambda: check.show(TARGET, [GOOD], True))["ok"] is True
 
 
 @pytest.mark.parametrize(("language", "shown"), [("en", "chat: ok\n"), ("zh", "对话：正常\n")])

@@ -43,27 +43,11 @@ def settings(**changes: Any) -> CardSettings:
     return replace(made, **changes)
 
 
-def test_a_prompt_costs_what_its_bucket_costs() -> None:
-    from gaudi_simulated_card import Prompt, StepPricer
-
-    price = StepPricer(settings()).price([Prompt(300, 0)], 0, 0)
-    assert price[0] == pytest.approx(ONE_CARD_8B.chunk(1, 512, 0) / 1000)
-    assert price[1] == []
-
-
 def test_a_part_of_a_prompt_counts_the_blocks_before_it() -> None:
     from gaudi_simulated_card import Prompt, StepPricer
 
     price = StepPricer(settings()).price([Prompt(300, 400)], 0, 0)
     assert price[0] == pytest.approx(ONE_CARD_8B.in_blocks(1, 512, 4) / 1000)
-
-
-def test_a_mixed_step_is_one_forward_for_each_prompt_and_one_for_all_decodes() -> None:
-    from gaudi_simulated_card import Prompt, StepPricer
-
-    price = StepPricer(settings()).price([Prompt(100, 0), Prompt(100, 0)], 5, 200)
-    expected = 2 * ONE_CARD_8B.chunk(1, 128, 0) + ONE_CARD_8B.decode(8, 512)
-    assert price[0] == pytest.approx(expected / 1000)
 
 
 def test_prompts_without_context_share_a_forward_where_the_plan_allows_it() -> None:
@@ -95,14 +79,6 @@ def test_a_shape_outside_the_buckets_compiles_once_and_is_logged_as_the_plugin_d
     again = pricer.price([Prompt(800, 0)], 0, 0)
     assert again[0] == pytest.approx(ONE_CARD_8B.chunk(1, 864, 0) / 1000)
     assert again[1] == []
-
-
-def test_more_blocks_than_any_bucket_are_looked_up_as_the_most() -> None:
-    from gaudi_simulated_card import StepPricer
-
-    price = StepPricer(settings()).price([], 8, 4000)
-    assert price[0] == pytest.approx(ONE_CARD_8B.decode(8, 512) / 1000)
-    assert price[1] == []
 
 
 def test_without_a_warm_up_each_bucket_compiles_at_its_first_use() -> None:
@@ -225,15 +201,6 @@ def test_tokens_that_the_host_fetches_too_late_are_counted() -> None:
     time.now += 0.025
     clock.wait(due)
     assert [clock.late, clock.behind] == pytest.approx([1, 0.005])
-
-
-def test_a_card_without_requests_is_not_waiting_for_the_host() -> None:
-    time = Time()
-    clock = time.clock()
-    clock.begin(0.02, 1, continues=False)
-    time.now += 60.0
-    clock.begin(0.02, 1, continues=False)
-    assert (clock.late, clock.behind, clock.is_true) == (0, 0.0, True)
 
 
 def test_the_record_has_the_hosts_milliseconds_by_batch() -> None:

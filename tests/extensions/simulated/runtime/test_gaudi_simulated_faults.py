@@ -48,14 +48,6 @@ def started(*coming: Fault) -> tuple[Faults, Clock, list[str]]:
     return faults, clock, lines
 
 
-def test_nothing_happens_before_the_warm_up_has_ended() -> None:
-    from gaudi_simulated_faults import Faults
-
-    faults = Faults([fault("oom", 0.0)], print, Clock())
-    faults.before_step()
-    assert faults.slowness() == 1.0
-
-
 def test_a_step_before_its_time_is_as_ever() -> None:
     faults, clock, lines = started(fault("oom"), fault("slow-card", module=3), fault("compile"))
     clock.seconds = 9.9
@@ -80,13 +72,6 @@ def test_a_slow_card_delays_every_step_of_its_engine() -> None:
     faults, clock, lines = started(fault("slow-card", module=3))
     clock.seconds = 10.0
     assert [faults.slowness(), faults.slowness(), len(lines)] == [2.0, 2.0, 1]
-
-
-def test_compiled_graphs_are_lost_once() -> None:
-    faults, clock, _ = started(fault("compile"))
-    clock.seconds = 10.0
-    assert faults.once("compile") == fault("compile")
-    assert faults.once("compile") is None
 
 
 def test_an_engine_that_hangs_never_ends_its_step(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -122,19 +107,6 @@ def test_a_crash_needs_no_step() -> None:
 
 def entry(kind: str, module: int | None = None, rank: int = 0) -> dict[str, Any]:
     return {"kind": kind, "after": 5.0, "module": module, "rank": rank}
-
-
-def test_an_engine_that_was_started_again_keeps_a_slow_card_and_lacks_a_lost_one() -> None:
-    from gaudi_simulated_faults import faults_of, missing_card
-
-    document = [entry("slow-card", 3), entry("crash"), entry("card-lost", 2)]
-    assert [each.kind for each in faults_of(document, 0, restarts=0)] == [
-        "slow-card",
-        "crash",
-        "card-lost",
-    ]
-    assert [each.kind for each in faults_of(document, 0, restarts=1)] == ["slow-card"]
-    assert [missing_card(document, 0, count) for count in (0, 1)] == [False, True]
 
 
 def test_another_copy_of_the_model_has_no_fault() -> None:

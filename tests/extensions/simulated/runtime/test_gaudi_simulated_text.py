@@ -59,33 +59,6 @@ def row(*tokens: int) -> list[int]:
     return [number - (1 << 32) if number >> 31 else number for number in bits]
 
 
-def test_an_answer_is_plain_sentences_and_ends_after_one() -> None:
-    tokenizer = Tokenizer()
-    text = made(tokenizer)
-    for prompt in ([1], [2], [3]):
-        said = tokenizer.decode(whole(text, text.answer(prompt, "", END)))
-        assert said.startswith("This answer is simulated. ")
-        assert said.endswith(".<end>")
-
-
-def test_equal_prompts_have_equal_answers_unless_they_are_drawn() -> None:
-    text = made(Tokenizer())
-    same = [text.answer([5, 6, 7], "", END) for _ in range(2)]
-    assert same[0] == same[1]
-    drawn = {
-        (each.start, each.length)
-        for each in (text.answer([5, 6, 7], str(n), END) for n in range(20))
-    }
-    assert len(drawn) > 10
-
-
-def test_an_answer_that_ignores_the_end_goes_round_the_ring() -> None:
-    text = made(Tokenizer())
-    answer = text.answer([1], "", None)
-    found = [text.token(answer, index) for index in range(3 * len(text.ring))]
-    assert END not in found
-
-
 def test_an_answer_has_the_fewest_tokens_that_were_required() -> None:
     text = made(Tokenizer())
     lengths = [len(whole(text, text.answer([n], "", END, least=900))) for n in range(10)]
