@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 
 def _document(path: Path, manifest: Manifest) -> dict[str, Any]:
-    """Return a pack for programs."""
     parts = {
         name: {"files": count, "bytes": size} for name, (count, size) in manifest.parts().items()
     }

@@ -146,7 +146,6 @@ def _follow(file: BinaryIO, path: Path, service: ServiceRecord, target: Sink) ->
 
 
 def _path(service: ServiceRecord, *, launcher: bool, previous: bool) -> Path:
-    """Return the log of a service's engine or launcher."""
     from gaudi_launch.core.services import service as engine
     from gaudi_launch.core.services.process import detach
 
