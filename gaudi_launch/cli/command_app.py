@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -11,6 +10,7 @@ import typer
 import typer.core
 import typer.main
 
+from gaudi_launch.cli.console import say
 from gaudi_launch.cli.first_options import first_options, path_of
 from gaudi_launch.cli.foreign_options import in_our_names, options_end
 from gaudi_launch.cli.table import COMPLETES, SUBCOMMANDS, listed, load_command
@@ -97,7 +97,7 @@ class HelpGroup(typer.core.TyperGroup):
         """Print which commands of other packages are not used."""
         if self.entry_points:
             for each in refused(self.entry_points, self.own_commands(ctx)):
-                print(each.render(), file=sys.stderr)
+                say(each.render())
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Return the commands of the module, of the table, and of other packages."""

@@ -40,6 +40,11 @@ def sentences(*parts: str) -> str:
     return shown
 
 
+def error_document(id: str, sentence: str, code: int) -> dict[str, Any]:
+    """Return the ``error`` object of ``--json`` output for an error without values."""
+    return {"id": id, "message": sentence, "exit_code": int(code), "values": {}}
+
+
 def emit_json(document: dict[str, Any]) -> None:
     """Print one JSON object on stdout; the caller puts ``"schema": 1`` in it."""
     print(json.dumps(document, ensure_ascii=not is_utf(sys.stdout), indent=2))

@@ -1,10 +1,13 @@
-"""Options of other tools, accepted where they mean the same as ours.
+"""Options and commands of other tools, and ours.
 
-The others are answered with ours. foreign_options.json has vLLM's names
+An option that means the same is accepted; the others are answered with ours.
+
+foreign_options.json has vLLM's names
 (vllm-project/vllm: vllm/engine/arg_utils.py, vllm/benchmarks/serve.py), TGI's
 (huggingface/text-generation-inference: launcher/src/main.rs),
-those of `hf download`, kubectl, docker, llama.cpp and ollama, and of other commands here. Those
-below "same" take the same value as ours.
+those of `hf download`, kubectl, docker, llama.cpp, ollama, pip and systemctl. Those
+below "same" take the same value as ours; ours below "instead" takes the place of theirs and of its
+value.
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ from gaudi_launch.core.base.messages import Message, message
 from gaudi_launch.core.base.reader import beside
 
 
-def _ours(kind: str) -> Mapping[str, str]:
+def other_names(kind: str) -> Mapping[str, str]:
     found: Mapping[str, Mapping[str, str]] = beside(__file__)
     return found[kind]
 
@@ -41,7 +44,7 @@ def in_our_names(args: Sequence[str], known: Collection[str]) -> list[str]:
         ours = ""
         # most lines have no other tool's option, and the names need not be read
         if word.startswith("-") and name not in known:
-            ours = _ours("same").get(name.replace("_", "-"), "")
+            ours = other_names("same").get(name.replace("_", "-"), "")
         if ours not in known:
             found.append(word)
         else:
@@ -56,13 +59,14 @@ def foreign_option(name: str, known: Collection[str]) -> Message | None:
     command has.
     """
     found = name.partition("=")[0]
-    ours = _ours("near").get(found.replace("_", "-"), "")
-    if ours in known or (ours.startswith("gaudi-launch") and "-w" in known):
+    ours = {**other_names("near"), **other_names("instead")}.get(found.replace("_", "-"), "")
+    is_known = ours.partition(" ")[0] in known
+    if is_known or (ours.startswith("gaudi-launch") and "-w" in known):
         return message("common.foreign_option", found=found, ours=ours)
     return None
 
 
 def foreign_names(known: Collection[str]) -> dict[str, str]:
     """Return other tools' long options with ours, of those that the command has."""
-    pairs = {**_ours("same"), **_ours("near")}.items()
+    pairs = {**other_names("same"), **other_names("near")}.items()
     return {name: ours for name, ours in pairs if ours in known and name.startswith("--")}

@@ -9,14 +9,16 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from gaudi_launch.cli.colour import BOLD, NAME, is_coloured, painted
-from gaudi_launch.cli.examples import examples
 from gaudi_launch.cli.first_options import first_options, path_of
+from gaudi_launch.cli.short_page import first_sentence
 from gaudi_launch.cli.table import FIRST_COMMANDS
 from gaudi_launch.cli.translated import translated
 from gaudi_launch.cli.wrapping import cells, padded, terminal_width, wrapped
+from gaudi_launch.core.base.reader import read_json
 
 # in a narrower terminal the text of an option is below its name
 _NARROW = 60
@@ -205,16 +207,26 @@ def paragraphs_of(text: str | None) -> tuple[str, ...]:
 
 
 def _command_sections(command: Any, context: Any) -> list[HelpSection]:
-    """Return the commands below a group by title; none for a command."""
+    """Return the commands below a group by title; none for a command.
+
+    Each has the first sentence of its help.
+    """
     if not hasattr(command, "command_sections"):
         return []
-    return [
-        HelpSection(
-            translated(title),
-            tuple(HelpEntry(name, next(iter(paragraphs_of(text)), "")) for name, text in commands),
-        )
-        for title, commands in command.command_sections(context)
-    ]
+    sections = []
+    for title, commands in command.command_sections(context):
+        entries = [
+            HelpEntry(name, str(first_sentence(next(iter(paragraphs_of(help)), ""))))
+            for name, help in commands
+        ]
+        sections.append(HelpSection(translated(title), tuple(entries)))
+    return sections
+
+
+def examples() -> Mapping[str, Mapping[str, str]]:
+    """Return the example lines of each command, with their meaning."""
+    found: Mapping[str, Mapping[str, str]] = read_json(Path(__file__).with_name("examples.json"))
+    return found
 
 
 def _usage(command: Any, context: Any, params: Sequence[Any]) -> str:

@@ -17,7 +17,7 @@ import typer.main
 
 from gaudi_launch.cli.colour import ERROR, is_coloured, painted
 from gaudi_launch.cli.command_app import HelpGroup
-from gaudi_launch.cli.console import emit_json, give_up
+from gaudi_launch.cli.console import emit_json, error_document, give_up
 from gaudi_launch.cli.foreign_options import options_end
 from gaudi_launch.cli.gone import refuse_gone
 from gaudi_launch.cli.streams import prepare_streams, shows
@@ -225,7 +225,9 @@ def _full(error: OSError) -> int:
     """
     _drop_output()
     return _report(
-        _error("common.full", text("common.full", why=error.strerror), ExitCode.FAILED), None, False
+        error_document("common.full", text("common.full", why=error.strerror), ExitCode.FAILED),
+        None,
+        False,
     )
 
 
@@ -239,7 +241,7 @@ def _no_way(error: OSError, as_json: bool) -> int:
     else:
         path = str(error.filename)
     sentence = text("common.no_way", path=path, why=error.strerror)
-    return _report(_error("common.no_way", sentence, ExitCode.FAILED), None, as_json)
+    return _report(error_document("common.no_way", sentence, ExitCode.FAILED), None, as_json)
 
 
 def _report(error: dict[str, Any], detail: str | None, as_json: bool) -> int:
@@ -251,17 +253,13 @@ def _report(error: dict[str, Any], detail: str | None, as_json: bool) -> int:
         print(sentence.replace("gaudi-launch:", shown, 1), file=sys.stderr)
         for line in (*(f"  {each}" for each in error.get("commands", ())), detail):
             if line:
-                print(line, file=sys.stderr)
+                print(folded(line, sys.stderr), file=sys.stderr)
     return int(error["exit_code"])
-
-
-def _error(id: str, sentence: str, code: int) -> dict[str, Any]:
-    return {"id": id, "message": sentence, "exit_code": int(code), "values": {}}
 
 
 def _interrupted(as_json: bool) -> int:
     return _report(
-        _error("common.interrupted", text("common.interrupted"), ExitCode.INTERRUPTED),
+        error_document("common.interrupted", text("common.interrupted"), ExitCode.INTERRUPTED),
         None,
         as_json,
     )
@@ -293,7 +291,9 @@ def _unexpected(error: Exception, arguments: list[str], as_json: bool, debug: bo
         "common.internal", error=f"{type(error).__name__}: {error}", path=_keep_trace(trace)
     )
     return _report(
-        _error("common.internal", sentence, ExitCode.FAILED), trace if debug else None, as_json
+        error_document("common.internal", sentence, ExitCode.FAILED),
+        trace if debug else None,
+        as_json,
     )
 
 

@@ -99,6 +99,8 @@ def corrected(arguments: Sequence[str], found: str, near: Iterable[str]) -> list
     ['gaudi-launch stop small-1', 'gaudi-launch stop small-2']
     >>> corrected(["ps", "--jso", "--json"], "--jso", ["--json"])
     ['gaudi-launch ps --json']
+    >>> corrected(["describe", "pod", "q"], "describe pod", ["gaudi-launch status"])
+    ['gaudi-launch status q']
     """
     lines = (_with_name(arguments, found, name) for name in near if found and name)
     return [
@@ -111,15 +113,18 @@ def corrected(arguments: Sequence[str], found: str, near: Iterable[str]) -> list
 def _with_name(arguments: Sequence[str], found: str, near: str) -> list[str] | None:
     ours = [] if near.startswith("gaudi-launch ") and found.startswith("-") else shlex.split(near)
     ours = [word for word in ours if word != "gaudi-launch"]
+    wrong = [found] if found in arguments else found.split()
     for at, word in enumerate(arguments):
-        if word == found and not ours:
+        before, after = arguments[:at], arguments[at + len(wrong) :]
+        is_wrong = [*arguments[at : at + len(wrong)]] == wrong
+        if is_wrong and not ours:
             # the option is a command here
-            return [*shlex.split(near)[1:], *arguments[1:at], *arguments[at + 1 :]]
-        if word == found and near in arguments:
+            return [*shlex.split(near)[1:], *before[1:], *after]
+        if is_wrong and near in arguments:
             # a flag that is given twice
-            return [*arguments[:at], *arguments[at + 1 :]]
-        if word == found:
-            return [*arguments[:at], *ours, *arguments[at + 1 :]]
+            return [*before, *after]
+        if is_wrong:
+            return [*before, *ours, *after]
         if word.startswith((f"{found}=", f"simulated:{found}")) or word.endswith(f"={found}"):
             return [*arguments[:at], word.replace(found, near, 1), *arguments[at + 1 :]]
     return None

@@ -20,6 +20,7 @@ import typer.main
 from typer.models import ParamMeta
 
 from gaudi_launch.cli.command_app import HelpCommand
+from gaudi_launch.cli.console import say
 from gaudi_launch.cli.foreign_options import options_end
 from gaudi_launch.cli.positional import only_model
 from gaudi_launch.cli.table import COMPLETES, listed
@@ -254,7 +255,6 @@ def _of_engine(text: str) -> list[str] | None:
     Its variables are set, its notes printed.
     """
     import os
-    import sys
     from pathlib import Path
 
     found = None if Path(text).exists() else listed("start command")(text)
@@ -268,5 +268,5 @@ def _of_engine(text: str) -> list[str] | None:
         names = " ".join(f"{name}={value}" for name, value in converted.variables.items())
         notes = (*notes, message("migrate.variables", names=names))
     for note in notes:
-        print(note.render(), file=sys.stderr)
+        say(note.render())
     return words

@@ -11,9 +11,9 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from gaudi_launch.cli.console import error_document
 from gaudi_launch.cli.first_options import path_of
-from gaudi_launch.cli.foreign_commands import foreign_command
-from gaudi_launch.cli.foreign_options import foreign_names, foreign_option
+from gaudi_launch.cli.foreign_options import foreign_names, foreign_option, other_names
 from gaudi_launch.cli.gone import gone, gone_names
 from gaudi_launch.cli.nearest import corrected, nearest
 from gaudi_launch.core.base.errors import ExitCode
@@ -42,15 +42,11 @@ _NO_COMMAND = re.compile(r"No such command '(?P<found>.+?)'")
 
 def usage_document(error: Any, arguments: Sequence[str]) -> dict[str, Any]:
     """Return the document of a usage error, with the corrected commands."""
-    shown = usage_message(error)
+    shown = usage_message(error, arguments)
     near = str(shown.values.get("ours") or shown.values.get("near") or "").split(", ")
-    document = {
-        "id": "common.usage",
-        "message": usage_sentence(error, shown),
-        "exit_code": int(ExitCode.USAGE),
-        "values": {},
-    }
-    commands = corrected(arguments, str(shown.values.get("found", "")), near)
+    document = error_document("common.usage", usage_sentence(error, shown), ExitCode.USAGE)
+    found = str(shown.values.get("found", ""))
+    commands = corrected(_without_value(arguments, found), found, near)
     return {**document, "commands": commands} if commands else document
 
 
@@ -63,7 +59,7 @@ def usage_sentence(error: Any, shown: Message) -> str:
     return text("usage.see", sentence=sentence, command=command)
 
 
-def usage_message(error: Any) -> Message:
+def usage_message(error: Any, arguments: Sequence[str]) -> Message:
     """Return a usage error as a message; its values name what was found, and ours."""
     context = getattr(error, "ctx", None)
     kind = type(error).__name__
@@ -73,7 +69,7 @@ def usage_message(error: Any) -> Message:
     if kind in ("UsageError", "NoSuchCommand") and context is not None:
         command = _NO_COMMAND.match(shown)
         if command is not None:
-            return _no_command(command["found"], context)
+            return _no_command(command["found"], context, arguments)
     if kind == "MissingParameter" and error.param is not None:
         return _missing(error.param)
     if kind == "BadParameter":
@@ -142,11 +138,11 @@ def _spellings(param: Any) -> list[str]:
     ]
 
 
-def _no_command(found: str, context: Any) -> Message:
+def _no_command(found: str, context: Any, arguments: Sequence[str]) -> Message:
     known = context.command.list_commands(context)
-    ours = foreign_command(found) if context.parent is None else None
-    if ours is not None:
-        return message("usage.foreign_command", found=found, ours=ours)
+    foreign = _foreign_command(arguments[arguments.index(found) :])
+    if foreign is not None and context.parent is None:
+        return message("usage.foreign_command", found=foreign[0], ours=foreign[1])
     near = nearest(found, known)
     if near:
         return message("usage.no_command_near", found=found, near=", ".join(near))
@@ -177,4 +173,35 @@ def _by_text(texts: tuple[tuple[re.Pattern[str], str], ...], shown: str) -> Mess
         match = pattern.match(shown)
         if match is not None:
             return message(id, **match.groupdict())
+    return None
+
+
+def _without_value(args: Sequence[str], name: str) -> list[str]:
+    """Return arguments without the value of an option whose name here has its own.
+
+    >>> _without_value(["logs", "q", "--since", "1h"], "--since")
+    ['logs', 'q', '--since']
+    >>> _without_value(["logs", "--since=1h", "q"], "--since")
+    ['logs', '--since', 'q']
+    """
+    if name not in other_names("instead"):
+        return list(args)
+    kept: list[str] = []
+    for word in args:
+        is_value = kept[-1:] == [name] and not word.startswith("-")
+        if not is_value:
+            kept.append(name if word.startswith(f"{name}=") else word)
+    return kept
+
+
+def _foreign_command(arguments: Sequence[str]) -> tuple[str, str] | None:
+    """Return another tool's command of one argument or two, and ours.
+
+    Return None where no command does the same.
+    """
+    for length in (2, 1):
+        name = " ".join(arguments[:length])
+        ours = other_names("commands").get(name.lower())
+        if ours is not None:
+            return name, f"gaudi-launch {ours}"
     return None

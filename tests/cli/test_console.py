@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 from rich.text import Text
@@ -10,6 +11,7 @@ from rich.text import Text
 from gaudi_launch.cli import console
 from gaudi_launch.core.base.messages import set_language
 from tests.support.cli import output
+from tests.support.places import PACKAGE
 
 pytestmark = pytest.mark.usefixtures("plain_english")
 
@@ -75,3 +77,16 @@ def test_a_value_is_folded_at_the_right_of_its_label() -> None:
     assert [line.plain for line in lines] == ["label      one", "           two"]
     beside = console.beside(Text("a:"), Text(""), out)
     assert [line.plain for line in beside] == ["a: "]
+
+
+def test_every_sentence_on_stderr_is_folded() -> None:
+    # main's error has a coloured name, and a pod has no package
+    apart = ("cli/console.py", "cli/main.py", "keep_recipes.py")
+    printed = [
+        path.name
+        for folder in ("cli", "commands", "extensions")
+        for path in (PACKAGE / folder).rglob("*.py")
+        if not path.as_posix().endswith(apart)
+        and re.search(r"\bprint\([^\n]*file=sys\.stderr", path.read_text(encoding="utf-8"))
+    ]
+    assert printed == []

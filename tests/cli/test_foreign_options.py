@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from gaudi_launch.cli.foreign_options import _ours, foreign_option, in_our_names
+from gaudi_launch.cli.foreign_options import foreign_option, in_our_names, other_names
 from tests.support.places import DATA
 
 pytestmark = pytest.mark.usefixtures("plain_english")
@@ -31,11 +31,11 @@ def test_another_tools_option_that_means_the_same_is_accepted(typed: str, ours: 
     assert in_our_names(typed.split(), KNOWN) == ours.split()
 
 
-def test_every_accepted_option_is_one_of_ours_somewhere() -> None:
+def test_every_accepted_option_is_one_ofother_names_somewhere() -> None:
     commands = json.loads((DATA / "interface/commands.json").read_text(encoding="utf-8")).values()
     options = [option for each in commands for option in each["options"].values()]
     ours = {spelling for option in options for spelling in option["spellings"]}
-    assert set(_ours("same").values()) - ours == set()
+    assert set(other_names("same").values()) - ours == set()
 
 
 def test_a_command_that_has_no_such_option_gives_no_hint() -> None:

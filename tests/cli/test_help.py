@@ -9,9 +9,8 @@ import shlex
 import pytest
 
 from gaudi_launch.cli.command_app import HelpCommand, HelpGroup
-from gaudi_launch.cli.examples import examples
 from gaudi_launch.cli.first_options import every_first_option
-from gaudi_launch.cli.help import HelpEntry, HelpPage, HelpSection, layout
+from gaudi_launch.cli.help import HelpEntry, HelpPage, HelpSection, examples, layout
 from gaudi_launch.cli.main import run
 from gaudi_launch.cli.table import COMMANDS, FIRST_COMMANDS, GROUPS
 from gaudi_launch.cli.translated import translations
@@ -56,13 +55,22 @@ def test_the_first_screen_and_a_prompt_fit_24_rows_of_80_columns(
     assert any(line.endswith("gaudi-launch migrate 'COMMAND'") for line in lines)
 
 
+LISTS = {"--help-all": [*COMMANDS]}
+for path in ALL:
+    group, _, name = path.partition(" ")
+    if name:
+        LISTS.setdefault(f"{group} --help", []).append(name)
+
+
 @pytest.mark.parametrize("language", ["en", "zh"])
+@pytest.mark.parametrize("line", LISTS)
 def test_each_command_has_one_line_of_80_columns_in_the_list(
-    language: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    line: str, language: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    text = shown(capsys, "--help-all", "--lang", language)
-    assert [name for name in COMMANDS if not re.search(rf"(?m)^  {name} +\S.*[.。]$", text)] == []
+    text = shown(capsys, *line.split(), "--lang", language)
+    folded = [name for name in LISTS[line] if not re.search(rf"(?m)^  {name} +\S.*[.。]$", text)]
+    assert folded == []
 
 
 @pytest.mark.parametrize("found", FOUND, ids=[each.path or "program" for each in FOUND])

@@ -19,7 +19,7 @@ import pytest
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from gaudi_launch.cli.examples import examples
+from gaudi_launch.cli.help import examples
 from gaudi_launch.cli.main import run
 from gaudi_launch.core.base.locks import try_ofd
 from tests.support.help_texts import all_commands
@@ -60,7 +60,7 @@ def commands(name: str) -> list[str]:
     return [line for block in FENCE.findall(read(name)) for line in block.strip().splitlines()]
 
 
-# tests/cli/test_examples.py runs those of this page
+# tests/program/test_help_examples.py runs those of this page
 EXAMPLES = "docs/commands.md"
 # the pages repeat some commands: each is run once
 COMMANDS = list(

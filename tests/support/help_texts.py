@@ -9,8 +9,8 @@ from typing import Any
 import typer.main
 
 from gaudi_launch.cli import help
-from gaudi_launch.cli.examples import examples
 from gaudi_launch.cli.first_options import path_of
+from gaudi_launch.cli.help import examples
 from gaudi_launch.cli.main import app
 
 # what the layout of a help adds

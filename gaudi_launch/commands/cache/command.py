@@ -23,8 +23,10 @@ def list_(
     as_json: bool = JSON,
     machine: str | None = MACHINE,
 ) -> None:
-    """List every key: model, engine, cards, dtype, graphs, size, age, and if it fits this
-    machine."""
+    """List every key, and whether it fits this machine.
+
+    Model, engine, cards, dtype, graphs, size and age are shown.
+    """
     from gaudi_launch.commands.cache.case import listing, root_of
     from gaudi_launch.commands.cache.view import show_listing
 
@@ -49,8 +51,10 @@ def verify(
     cache: Path | None = CACHE,
     as_json: bool = JSON,
 ) -> None:
-    """Compare files with the index: sizes, checksums, empty and foreign files, interrupted
-    fills."""
+    """Compare the files with the index.
+
+    Sizes, checksums, empty and foreign files and interrupted fills are found.
+    """
     from gaudi_launch.commands.cache import case as use_case
     from gaudi_launch.commands.cache.view import show_verdicts
 
@@ -120,7 +124,7 @@ def sync(
     cache: Path | None = CACHE,
     as_json: bool = JSON,
 ) -> None:
-    """Print (or run) the rsync command that copies one key to another machine."""
+    """Print or run the rsync command that copies a key elsewhere."""
     from gaudi_launch.commands.cache import case as use_case
     from gaudi_launch.commands.cache.view import show_command
 
@@ -133,8 +137,10 @@ def sync(
 
 @app.command(cls=RecordCommand)
 def adopt(as_json: bool = JSON, options: LaunchOptions = Launch) -> None:
-    """Write an index for a cache folder of the start scripts (-c DIR, and the options of its
-    serve)."""
+    """Write an index for a cache folder of the start scripts.
+
+    Give -c DIR and the options of its serve.
+    """
     from gaudi_launch.commands.cache import case as use_case
     from gaudi_launch.commands.cache.view import show_adopted
 

@@ -80,7 +80,7 @@ def pick(
         help="Print only this value, for scripts.",
     ),
 ) -> None:
-    """Print the cards that 'serve' would select, with the reasons, without reserving them."""
+    """Print the cards that 'serve' would select; reserve none."""
     from gaudi_launch.commands.devices.view import pick_to_json, show_pick
     from gaudi_launch.core.launch.machine import load
     from gaudi_launch.core.planning.parse import parse_modules

@@ -88,7 +88,6 @@ def _finish(outcomes: Sequence[CapOutcome], as_json: bool) -> None:
 
 
 def _show_commands(changes: Sequence[CapChange], as_json: bool) -> None:
-    """Print the hl-smi commands of the changes."""
     lines = [" ".join(["hl-smi", *change.arguments]) for change in changes]
     if as_json:
         emit_json({"schema": 1, "commands": lines})
@@ -97,7 +96,6 @@ def _show_commands(changes: Sequence[CapChange], as_json: bool) -> None:
 
 
 def _show_outcomes(outcomes: Sequence[CapOutcome], as_json: bool) -> None:
-    """Print the result of each change."""
     if as_json:
         return emit_json({"schema": 1, "cards": [_outcome_json(each) for each in outcomes]})
     if not outcomes:

@@ -45,7 +45,10 @@ def snapshot(
     tree: Path | None = _TREE,
     force: bool = typer.Option(False, "--force", help="Replace FILE if it exists."),
 ) -> None:
-    """Write this machine as JSON: 'plan --machine FILE' on another machine gives the same plan."""
+    """Write this machine as JSON, to plan for it elsewhere.
+
+    'plan --machine FILE' on another machine gives the same plan.
+    """
     machine, _ = given(ctx, machine, as_json=False)
     if not file and tree is None:
         raise LaunchError("host.snapshot_nowhere", ExitCode.USAGE)

@@ -139,7 +139,9 @@ def doctor(
         listed("compared tests")(compare, as_json, complete=show_everything)
         return
     if show_list:
-        view.show_checks(runner.select(request.only, request.skip), as_json)
+        checks = runner.select(request.only, request.skip)
+        complete = show_everything or bool(only)
+        view.show_checks(checks, complete=complete, as_json=as_json)
         return
     if undo:
         raise typer.Exit(int(view.show_undone(*use_case.undo(), as_json)))

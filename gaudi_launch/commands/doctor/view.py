@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
-from gaudi_launch.cli.console import beside, console, emit_json, say, table
-from gaudi_launch.cli.short_page import SCREEN, command_line, next_line
+from gaudi_launch.cli.console import beside, console, emit_json, say
+from gaudi_launch.cli.short_page import SCREEN, NotedRow, ShortPage, command_line, next_line
 from gaudi_launch.cli.wrapping import padded
 from gaudi_launch.commands.doctor import remedies
 from gaudi_launch.core.base.errors import ExitCode
@@ -30,9 +30,6 @@ _STYLES = {"ok": "green", "warn": "yellow", "fail": "bold red", "skip": "dim", "
 _SAID_ONCE = ("doctor.needs.gaudi", "doctor.needs.cards", "doctor.needs.driver")
 _INDENT = 10
 _WORD_WIDTH = 7
-_ID_WIDTH = 28
-# below it, columns only waste space
-_WIDE = 60
 
 
 def report_json(report: DoctorReport, strict: bool) -> dict[str, Any]:
@@ -90,8 +87,8 @@ def show_bundle(path: Path, files: int, kept_names: bool) -> None:
     say(text("doctor.bundle.written", path=str(path), files=files, names=names))
 
 
-def show_checks(checks: Sequence[Check], as_json: bool) -> None:
-    """Print the checks that exist."""
+def show_checks(checks: Sequence[Check], *, complete: bool, as_json: bool) -> None:
+    """Print the checks that exist: names by area, or with ``complete`` all titles."""
     if as_json:
         rows = [
             {
@@ -106,10 +103,18 @@ def show_checks(checks: Sequence[Check], as_json: bool) -> None:
         ]
         emit_json({"schema": 1, "checks": rows})
         return
-    cells = [
-        (check.id, check.level, check.title.render(), ", ".join(check.needs)) for check in checks
-    ]
-    console().print(table("", text("doctor.list.columns").split("|"), cells))
+    areas: dict[str, list[str]] = {}
+    for check in checks:
+        area, _, name = check.id.partition(".")
+        areas.setdefault(area, []).append(name)
+    head: list[str | Text] = [text("doctor.list.answer", n=len(checks), areas=len(areas))]
+    columns = text("doctor.list.columns").split("|")
+    cells = [(check.id, check.title.render()) for check in checks]
+    if not complete:
+        head.append(next_line("gaudi-launch doctor --list --all"))
+        columns = text("doctor.list.area_columns").split("|")
+        cells = [(area, ", ".join(names)) for area, names in areas.items()]
+    ShortPage(head, columns, [NotedRow(each) for each in cells]).show(complete=complete)
 
 
 def show_planned(plan: FixPlan, as_json: bool) -> None:
@@ -178,7 +183,6 @@ def _print(out: Console, lines: Sequence[Text]) -> None:
 
 
 def _rows_of(lines: Sequence[Text], out: Console) -> int:
-    """Return the rows that lines take on the screen."""
     return sum(len(out.render_lines(line, pad=False)) for line in lines)
 
 
@@ -217,7 +221,6 @@ def _answer(facts: DoctorFacts, findings: Sequence[Finding], *, partial: bool) -
 
 
 def _verdict(counts: Mapping[str, int], *, no_cards: bool, partial: bool) -> tuple[str, str]:
-    """Return what the checks mean, and its style."""
     ran = counts["ok"] + counts["warn"] + counts["fail"]
     if no_cards:
         return text("doctor.show.no_cards"), "bold"
@@ -293,8 +296,7 @@ def _marked(out: Console, status: str, sentence: str) -> list[Text]:
 def _row(out: Console, finding: Finding, verbose: bool) -> list[Text]:
     """Return one check; details only where something is to be read or done."""
     found = shown(finding.found)
-    id_width = _ID_WIDTH if out.width >= _WIDE else 0
-    line = f"{finding.id:<{id_width}} {finding.title.render()}"
+    line = finding.title.render()
     if found and finding.status == "ok":
         line = text("common.pair", label=line, value=found)
     elif finding.status == "skip" and finding.message.id not in _SAID_ONCE and not verbose:
@@ -360,7 +362,6 @@ def _screen(out: Console, findings: Sequence[Finding], room: int) -> list[Text]:
 
 
 def _failure(out: Console, finding: Finding, *, complete: bool) -> list[Text]:
-    """Return a failed check and its remedy."""
     return [*_sentence(out, finding), *_remedy(out, finding, complete=complete)]
 
 
@@ -369,7 +370,6 @@ def _of(findings: Sequence[Finding], status: str) -> list[Finding]:
 
 
 def _sentence(out: Console, finding: Finding) -> list[Text]:
-    """Return a check as its title and what was found."""
     title, found = finding.title.render(), finding.message.render()
     return _marked(out, finding.status, text("common.pair", label=title, value=found))
 
@@ -459,11 +459,12 @@ def show_again(
     if not rows or not changes:
         return
     found = {finding.id: shown(finding.found) for finding in after}
+    titles = {finding.id: finding.title.render() for finding in before}
     out.print(text("doctor.fix.again"))
     for row in rows:
         line = text(
             "doctor.fix.row",
-            check=row["id"],
+            check=titles[row["id"]],
             before=_word(row["before"]),
             after=_word(row["after"]),
             found=found.get(row["id"], "-"),

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from gaudi_launch.cli.console import console
+from gaudi_launch.cli.streams import folds
 
 if TYPE_CHECKING:
     from gaudi_launch.cli.doc_pages import DocsPage
@@ -18,9 +19,9 @@ _COMMENT = re.compile(r"<!--.*?-->\n*", re.DOTALL)
 
 
 def show_page(page: DocsPage) -> None:
-    """Print a page: laid out for a terminal, as Markdown for a pipe."""
+    """Print a page: laid out where lines are folded, else as Markdown."""
     text = _COMMENT.sub("", page.text)
-    if not sys.stdout.isatty():
+    if not folds(sys.stdout):
         print(text, end="")
         return
     from rich.theme import Theme
@@ -29,9 +30,12 @@ def show_page(page: DocsPage) -> None:
 
     out = console()
     # rich's own styles of code have a black background, unreadable on a light terminal
-    with out.use_theme(Theme({"markdown.code": "cyan", "markdown.block_quote": "none"})):
+    theme = Theme({"markdown.code": "cyan", "markdown.block_quote": "none"})
+    with out.use_theme(theme), out.capture() as shown:
         page_text = MarkdownPage(text, hyperlinks=False, code_theme="ansi_dark")
         out.print(page_text, width=min(out.width, _WIDEST))
+    # rich fills each line with blanks
+    print("\n".join(line.rstrip() for line in shown.get().splitlines()))
 
 
 def show_list(pages: Sequence[DocsPage]) -> None:

@@ -288,7 +288,6 @@ def _next(found: InspectedModel) -> str:
 
 
 def _lines(found: InspectedModel) -> list[tuple[str, object]]:
-    """Return the lines as pairs of a label and its value."""
     model, kv_bytes = found.model, found.kv_bytes_per_token
     parameters = None
     if model.parameters:

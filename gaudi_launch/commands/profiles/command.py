@@ -28,7 +28,7 @@ def check(
     file: str = typer.Argument("", metavar="[FILE]", help="A profile to check (default: all)."),
     as_json: bool = JSON,
 ) -> None:
-    """Check profiles against their schema (profiles/schema/model.json)."""
+    """Check profiles against profiles/schema/model.json."""
     from pathlib import Path
 
     from gaudi_launch.commands.profiles.view import show_checked
@@ -43,7 +43,7 @@ def add_evidence(
     file: str = typer.Argument(..., metavar="FILE", help="gaudi-launch-evidence-*.json."),
     as_json: bool = JSON,
 ) -> None:
-    """Record the file of an acceptance test in a clone of this repository.
+    """Record an acceptance test in a clone of this repository.
 
     What contradicts itself is refused. The figures of real cards become rows of
     profiles/performance/figures.csv.

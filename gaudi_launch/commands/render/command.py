@@ -39,8 +39,10 @@ _ContainerFiles = record(ContainerFileOptions())
 
 @app.command(cls=BriefCommand)
 def script(files: FileOptions = _Files, options: LaunchOptions = Launch) -> None:
-    """Write a bash script that starts the engine, bound to its CPUs; it runs without
-    gaudi-launch."""
+    """Write a bash script that starts the engine without gaudi-launch.
+
+    The engine is bound to its CPUs.
+    """
     from gaudi_launch.commands.render.targets import ScriptTarget
 
     _render(ScriptTarget(), None, files, options)
@@ -48,7 +50,10 @@ def script(files: FileOptions = _Files, options: LaunchOptions = Launch) -> None
 
 @app.command(cls=BriefCommand)
 def docker(files: ContainerFileOptions = _ContainerFiles, options: LaunchOptions = Launch) -> None:
-    """Write a 'docker run' script with the cards; it builds the image if none is published."""
+    """Write a 'docker run' script with the cards.
+
+    It builds the image if none is published.
+    """
     from gaudi_launch.commands.render.targets import DockerTarget
 
     _render(DockerTarget(), files.image, files, options)
@@ -60,7 +65,7 @@ def compose(
     files: ContainerFileOptions = _ContainerFiles,
     options: LaunchOptions = Launch,
 ) -> None:
-    """Write a compose file with one service and its health check, or with all of a stack."""
+    """Write a compose file with one service, or all of a stack."""
     from gaudi_launch.commands.render.targets import ComposeTarget
 
     _render_any(ComposeTarget(), files.image, stack, files, options)
@@ -68,7 +73,7 @@ def compose(
 
 @app.command(cls=BriefCommand)
 def quadlet(files: ContainerFileOptions = _ContainerFiles, options: LaunchOptions = Launch) -> None:
-    """Write a Quadlet unit: podman runs the container, systemd supervises it."""
+    """Write a Quadlet unit: systemd supervises podman's container."""
     from gaudi_launch.commands.render.targets import QuadletTarget
 
     _render(QuadletTarget(), files.image, files, options)

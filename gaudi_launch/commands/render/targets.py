@@ -143,7 +143,6 @@ def _this_user() -> str:
 
 
 def _launcher() -> str:
-    """Return the path of this program."""
     import shutil
     import sys
 

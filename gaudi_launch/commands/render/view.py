@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
-from gaudi_launch.cli.console import emit_json
+from gaudi_launch.cli.console import emit_json, say
 from gaudi_launch.core.base.messages import Message, text
 from gaudi_launch.core.render.deliver import RenderedFiles
 
@@ -26,8 +26,7 @@ def show(files: RenderedFiles, *, as_json: bool) -> None:
     for path in files.written:
         print(path)
     for note in files.rendered.notes:
-        line = text("common.pair", label=text("render.word_note"), value=note.render())
-        print(line, file=sys.stderr, flush=True)
+        say(text("common.pair", label=text("render.word_note"), value=note.render()))
 
 
 def show_problems(path: str, problems: Sequence[Message], *, as_json: bool) -> None:

@@ -207,7 +207,6 @@ def _gaudi(
 
 
 def _show_done(done: SetupResult, engine: str, place: str, *, scale_out: bool) -> None:
-    """Print what was installed and where."""
     if not done.steps_run and done.replaced is None:
         typer.echo(text("setup.there"))
     if done.image is not None:
@@ -229,7 +228,6 @@ def _usual_place(release: Release) -> str:
 def _build_image(
     engine: str, image: ImageRecipe, request: ImageRequest, dry_run: bool, as_json: bool
 ) -> None:
-    """Build an engine's image, and the demo model's folder."""
     if dry_run:
         planned = image.planned(request, os.environ)
         return _show([(step.id, step.argv) for step in planned], {}, as_json)

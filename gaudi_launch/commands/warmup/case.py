@@ -108,7 +108,6 @@ def read(
 
 
 def _model_of(name: str) -> tuple[Model, list[Message]]:
-    """Return the model, and what is assumed about it."""
     if name == _NO_MODEL:
         return Model(path="", name=""), [message("warmup.assume_model")]
     model = known_model(name, False)

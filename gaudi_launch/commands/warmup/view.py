@@ -109,7 +109,6 @@ def to_json(case: WarmupCase, result: WarmupResult) -> dict[str, Any]:
 
 
 def _settings_json(result: WarmupResult) -> dict[str, Any]:
-    """Return the settings to export, and the bucket file."""
     delivered = result.delivered
     # another list than the planner's is one that plan and serve use by themselves
     if result.chosen is not delivered.comparison[0]:

@@ -233,12 +233,12 @@ def _memory(facts: DoctorFacts) -> Verdict:
     if product is None:
         return Verdict.unknown("doctor.cards.product")
     full = product.memory_total_mib
-    expected, remedy = f"{full} MiB", Remedy(message("doctor.cards.support"))
+    expected, remedy = f"{full:,} MiB", Remedy(message("doctor.cards.support"))
 
     def size(card: Card) -> str | None:
         if card.memory_total_mib is None:
             return None
-        return f"{card.memory_total_mib} MiB"
+        return f"{card.memory_total_mib:,} MiB"
 
     return _Readings(facts.host.cards, "memory", expected, size).judged(
         lambda card: (card.memory_total_mib or 0) < full,

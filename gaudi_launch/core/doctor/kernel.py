@@ -154,7 +154,7 @@ def _swap(facts: DoctorFacts) -> Verdict:
     total, used = facts.config.swap_total_mib, facts.config.swap_used_mib
     if total is None or used is None:
         return Verdict.unreadable("/proc/meminfo")
-    shown, expected = f"{used} / {total} MiB", f"< {_SWAP_MIB} MiB"
+    shown, expected = f"{used:,} / {total:,} MiB", f"< {_SWAP_MIB:,} MiB"
     if used < _SWAP_MIB:
         return Verdict.ok(shown, expected)
     remedy = Remedy(

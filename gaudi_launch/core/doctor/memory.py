@@ -164,28 +164,31 @@ def _memlock(facts: DoctorFacts) -> Verdict:
 @check("memory.nofile", "vLLM set_ulimit: 65535")
 def _nofile(facts: DoctorFacts) -> Verdict:
     found = facts.config.nofile
+    expected = f">= {_NOFILE:,}"
     if found is None:
-        return Verdict.unreadable("/proc/self/limits", f">= {_NOFILE}")
-    if not found.isdecimal() or int(found) >= _NOFILE:
-        return Verdict.ok(found, f">= {_NOFILE}")
-    return Verdict.warn(
-        "doctor.memory.nofile.warn", found, f">= {_NOFILE}", _limits(facts.host.in_container)
-    )
+        return Verdict.unreadable("/proc/self/limits", expected)
+    if not found.isdecimal():
+        return Verdict.ok(found, expected)
+    shown = f"{int(found):,}"
+    if int(found) >= _NOFILE:
+        return Verdict.ok(shown, expected)
+    remedy = _limits(facts.host.in_container)
+    return Verdict.warn("doctor.memory.nofile.warn", shown, expected, remedy)
 
 
 @check("memory.shm", "docs: container flags (--ipc=host); size assumed")
 def _shm(facts: DoctorFacts) -> Verdict:
     found = facts.config.shm_mib
     if found is None:
-        return Verdict.unreadable("/proc/mounts", f">= {_SHM_MIB} MiB")
+        return Verdict.unreadable("/proc/mounts", f">= {_SHM_MIB:,} MiB")
     if found >= _SHM_MIB:
-        return Verdict.ok(f"{found} MiB", f">= {_SHM_MIB} MiB")
+        return Verdict.ok(f"{found:,} MiB", f">= {_SHM_MIB:,} MiB")
     remedy = Remedy(
         message("doctor.memory.shm.remedy"), commands=("sudo mount -o remount,size=50% /dev/shm",)
     )
     if facts.host.in_container:
         remedy = Remedy(message("doctor.memory.shm.container"), commands=("--ipc=host",))
-    return Verdict.warn("doctor.memory.shm.warn", f"{found} MiB", f">= {_SHM_MIB} MiB", remedy)
+    return Verdict.warn("doctor.memory.shm.warn", f"{found:,} MiB", f">= {_SHM_MIB:,} MiB", remedy)
 
 
 @check("memory.available", "HabanaAI/vllm-fork guides: host memory above the model", ("weights",))
@@ -195,8 +198,8 @@ def _available(facts: DoctorFacts) -> Verdict:
     if free is None:
         return Verdict.unreadable("/proc/meminfo")
     if wanted is None:
-        return Verdict.unknown("doctor.memory.available.unknown", f"{free} MiB")
-    shown, expected = f"{free} MiB", f">= {wanted >> 20} MiB"
+        return Verdict.unknown("doctor.memory.available.unknown", f"{free:,} MiB")
+    shown, expected = f"{free:,} MiB", f">= {wanted >> 20:,} MiB"
     if free >= wanted >> 20:
         return Verdict.ok(shown, expected)
     remedy = Remedy(message("doctor.memory.available.remedy"))

@@ -99,7 +99,6 @@ def show_report(report: BenchReport, as_json: bool, *, complete: bool = False) -
 
 
 def _report_json(report: BenchReport) -> dict[str, Any]:
-    """Return a report without its single requests."""
     run = report.run
     listed = [
         {"error": what, "count": count, "example": detail}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import typer
 
 from gaudi_launch.cli.command_app import CommandApp
+from gaudi_launch.cli.console import say
 from gaudi_launch.cli.endless import until_ctrl_c
 from gaudi_launch.cli.record_options import RecordCommand
 from gaudi_launch.cli.shared_options import SERVER
@@ -34,7 +35,6 @@ def webui(
     model.
     """
     import ipaddress
-    import sys
 
     from gaudi_launch.core.planning.parse import port as read_port
     from gaudi_launch.core.services.addresses import port_free
@@ -72,10 +72,9 @@ def webui(
 
     def ready() -> None:
         if not own:
-            print(text("measure.webui_open", host=host), file=sys.stderr)
+            say(text("measure.webui_open", host=host))
         url = f"http://{shown}:{listening}"
-        up = text("measure.webui_up", url=url, model=chat.model)
-        print(up, file=sys.stderr, flush=True)
+        say(text("measure.webui_up", url=url, model=chat.model))
 
     try:
         with until_ctrl_c():

@@ -31,7 +31,7 @@ def plan(
     as_json: bool = JSON,
     options: LaunchOptions = Launch,
 ) -> None:
-    """Check every host and their differences, and show the layout; start nothing.
+    """Check all hosts and show the layout; start nothing.
 
     Hosts are queried over ssh; with snapshots of all hosts no connection is made.
     """
@@ -57,8 +57,9 @@ def up(
     as_json: bool = JSON,
     options: LaunchOptions = Launch,
 ) -> None:
-    """Copy missing files, start Ray and the engine on every host, wait until ready, and leave it
-    running.
+    """Start Ray and the engine on every host.
+
+    Missing files are copied first; it waits until ready and leaves all running.
 
     A failure or Ctrl-C stops everything that was started. 'cluster down' stops it later.
     """

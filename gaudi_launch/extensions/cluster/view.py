@@ -138,7 +138,6 @@ def show(case: ClusterCase, *, complete: bool) -> None:
 
 
 def _head(case: ClusterCase) -> list[str]:
-    """Return the verdict, and what to do."""
     cluster, layout = case.cluster, case.cluster.layout
     blockers = case.blockers
     if blockers:
@@ -179,7 +178,6 @@ def _values(difference: HostDifference) -> str:
 
 
 def _show_changed(case: ClusterCase) -> None:
-    """Print the settings that several hosts change."""
     rows = [
         (setting.name, setting.value or "", setting.reason.render())
         for setting in case.cluster.settings
@@ -191,7 +189,6 @@ def _show_changed(case: ClusterCase) -> None:
 
 
 def _row(one: Seen, node: Node) -> tuple[str, ...]:
-    """Return a host's line of the table."""
     product, driver, engine = "", "", ""
     if one.host is not None:
         product, driver = one.host.product or "", one.host.driver_version or ""

@@ -62,7 +62,7 @@ def calibrate(
     options: CalibrateOptions = _Calibrate,
     as_json: bool = JSON,
 ) -> None:
-    """Calibrate a model for -d fp8, on the number of cards that will serve it.
+    """Calibrate a model for -d fp8, on the cards that will serve it.
 
     Runs the engine's own calibration scripts, phase by phase. An interrupted run resumes.
     """

@@ -34,8 +34,9 @@ def kubernetes(
     cluster: KubernetesOptions = _Cluster,
     options: LaunchOptions = Launch,
 ) -> None:
-    """Write a plan as Deployment, LeaderWorkerSet or RayService, with PVCs, probes, scaling and
-    Services.
+    """Write a Deployment, LeaderWorkerSet or RayService.
+
+    PVCs, probes, scaling and Services are included.
 
     Everything is checked against the API's own schemas before a file is written.
     """

@@ -48,7 +48,9 @@ def pack(
     cache: Path | None = CACHE,
     as_json: bool = JSON,
 ) -> None:
-    """Collect wheels, code, image, model, measurements and recipes with their hashes.
+    """Collect an engine and a model in one file.
+
+    It contains wheels, code, image, model, measurements and recipes with their hashes.
 
     Run again after an interruption to resume.
     """
@@ -76,6 +78,6 @@ def install(
     cache: Path | None = CACHE,
     as_json: bool = JSON,
 ) -> None:
-    """Compare every file with the list, then install engine, model, measurements and recipes."""
+    """Verify a pack, then install what it contains."""
     done = offline.install(pack, Terminal(), python=python, cache=cache, force=force)
     show_installed(done, as_json)

@@ -22,7 +22,6 @@ _NAMED = ("wheels", "launcher", "image", "model", "measurements", "recipes", "gi
 
 
 def _document(path: Path, manifest: Manifest) -> dict[str, Any]:
-    """Return a pack for programs."""
     parts = {
         name: {"files": count, "bytes": size} for name, (count, size) in manifest.parts().items()
     }

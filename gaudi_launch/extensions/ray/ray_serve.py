@@ -35,7 +35,10 @@ def ray_serve(
     stack: str = STACK,
     options: LaunchOptions = Launch,
 ) -> None:
-    """Write a Serve config for a running Ray: replicas of a model, or a stack with its router."""
+    """Write a Serve config for a running Ray.
+
+    It contains replicas of a model, or a stack with its router.
+    """
     from gaudi_launch.extensions.ray import case
 
     if check:

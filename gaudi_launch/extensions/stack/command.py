@@ -57,7 +57,9 @@ def init(
     ),
     as_json: bool = JSON,
 ) -> None:
-    """Write a file with these models for this machine: plan's number of cards, one gateway.
+    """Write a file with these models for this machine.
+
+    Each model gets the number of cards that plan would choose; one gateway serves all.
 
     An existing file is not changed.
     """
@@ -104,7 +106,9 @@ def up(
     ),
     as_json: bool = JSON,
 ) -> None:
-    """Start the gateway and all models that do not run, and wait until they answer.
+    """Start the gateway and all models that do not run.
+
+    It waits until they answer.
 
     A second run changes nothing. Ctrl-C ends the wait only: what was started stays.
     """
@@ -132,7 +136,9 @@ def apply(
     drain: float = DRAIN,
     as_json: bool = JSON,
 ) -> None:
-    """Change what runs to what the file describes, and only that; no request is lost.
+    """Change what runs to what the file describes; lose no request.
+
+    What the file does not change stays as it is.
 
     A new version of a model starts next to the old one, takes over when it answers, and the old one
     ends. Where the cards do not suffice for both, the downtime is stated and confirmed first.
@@ -177,7 +183,7 @@ def restart(
     stack: str = _STACK,
     drain: float = DRAIN,
 ) -> None:
-    """Restart the engines of a model, the gateway, or all, one after the other."""
+    """Restart a model's engines, the gateway, or all, in turns."""
 
     case.restart(case.target(model, stack), drain, Terminal())
 
@@ -194,7 +200,7 @@ def logs(
     ),
     as_json: bool = typer.Option(False, "--json", help="One JSON object for each line."),
 ) -> None:
-    """Print the logs of the engines and the gateway, each line with its service.
+    """Print the logs of engines and gateway, each line with its service.
 
     With --json each line is one JSON object with its service.
     """

@@ -123,7 +123,6 @@ def show_plan(planned: StackPlan, *, complete: bool = False) -> None:
 
 
 def _warnings(planned: StackPlan) -> list[str]:
-    """Return the warnings of all plans, each once."""
     found = [each.render() for service in planned.services for each in service.plan.warnings]
     return list(dict.fromkeys(found))
 
@@ -282,7 +281,6 @@ def states_to_json(states: Sequence[StackState]) -> dict[str, Any]:
 
 
 def _missing(state: StackState) -> list[str]:
-    """Return the services of the record that do not exist."""
     there = {service.name for service in state.services}
     return [name for name in state.record.services if name not in there]
 

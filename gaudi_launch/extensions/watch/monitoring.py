@@ -22,8 +22,10 @@ def monitoring(
     force: bool = typer.Option(False, "--force", help="Replace existing files."),
     as_json: bool = typer.Option(False, "--json", help="The files as one JSON object."),
 ) -> None:
-    """Write alert rules for Prometheus, a Grafana dashboard and a scrape config for the
-    exporter's metrics."""
+    """Write Prometheus alert rules and a Grafana dashboard.
+
+    A scrape config for the exporter's metrics is included.
+    """
     to = Destination(f"{out.rstrip('/')}/" if out else None, several=as_json)
     rendered = monitoring_files([each.strip() for each in target.split(",")])
     show(deliver(rendered, "monitoring", to, force=force), as_json=as_json)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, BinaryIO
 import typer
 
 from gaudi_launch.cli.command_app import CommandApp
-from gaudi_launch.cli.console import emit_json
+from gaudi_launch.cli.console import emit_json, say
 from gaudi_launch.cli.endless import until_ctrl_c
 from gaudi_launch.cli.shared_options import NAME
 from gaudi_launch.commands.services.logs.view import LineObjects, log_json
@@ -63,12 +63,10 @@ def logs(
         if found.alive and not previous and not path.exists():
             # the engine is not started yet: the service waits for its cards or its cache
             if not follow:
-                import sys
-
                 if as_json:
                     emit_json(log_json(found.name, path, None))
                 else:
-                    print(text("diagnose.not_begun", name=found.name), file=sys.stderr)
+                    say(text("diagnose.not_begun", name=found.name))
                 return
             # wait until the log exists, or the service ended without one
             import time
@@ -146,7 +144,6 @@ def _follow(file: BinaryIO, path: Path, service: ServiceRecord, target: Sink) ->
 
 
 def _path(service: ServiceRecord, *, launcher: bool, previous: bool) -> Path:
-    """Return the log of a service's engine or launcher."""
     from gaudi_launch.core.services import service as engine
     from gaudi_launch.core.services.process import detach
 

@@ -99,7 +99,6 @@ def show(service: ServiceRecord, document: dict[str, Any], *, complete: bool) ->
 
 
 def _answer(service: ServiceRecord, document: dict[str, Any]) -> tuple[str, str]:
-    """Return what the service does, and the next command."""
     name = service.name
     if not service.alive:
         if service.failed:

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from gaudi_launch.cli.console import console, emit_json, table
+from gaudi_launch.cli.console import console, emit_json, say, table
 from gaudi_launch.cli.short_page import next_line
 from gaudi_launch.core.base import codec
 from gaudi_launch.core.base.messages import text
@@ -27,7 +27,7 @@ def tell(row: CheckRow) -> None:
     if sys.stderr.isatty():
         name = text(f"measure.check_name_{row.name}")
         verdict = text(f"measure.check_verdict_{row.verdict}")
-        print(text("common.pair", label=name, value=verdict), file=sys.stderr, flush=True)
+        say(text("common.pair", label=name, value=verdict))
 
 
 def show(found: Target, rows: Sequence[CheckRow], as_json: bool) -> None:

@@ -40,7 +40,10 @@ def status(
     everything: bool = ALL,
     as_json: bool = JSON,
 ) -> None:
-    """Show replicas and pods, with the reason for waiting: node, huge pages, image, warm-up."""
+    """Show replicas and pods, and what each one waits for.
+
+    That is a node, huge pages, the image or the warm-up.
+    """
     from gaudi_launch.cli.console import emit_json
     from gaudi_launch.cli.terminal import Terminal
     from gaudi_launch.extensions.kubernetes.kube.view import show

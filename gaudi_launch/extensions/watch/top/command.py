@@ -27,7 +27,7 @@ def top(
     timeout: float = time_option(
         "--timeout", 5.0, help="Time for a host to answer: 5, 1m.", least=0.5, most=600
     ),
-    once: bool = typer.Option(False, "--once", help="Print one sample as lines and exit."),
+    once: bool = typer.Option(False, "--once", help="Print one sample and exit."),
     as_json: bool = typer.Option(
         False, "--json", help="JSON: with --once one object, else one per line."
     ),
@@ -35,23 +35,25 @@ def top(
     """Watch cards, services and hosts: use, power, links, TTFT, tokens/s, KV cache, and what is
     wrong.
 
-    Keys: s sort, / filter, l log, x stop, w why, h help, q quit. In a pipe it prints lines. What
+    Keys: s sort, / filter, l log, x stop, w why, h help, q quit. In a pipe it prints samples. What
     nothing reports is shown as -. hl-smi is called once per second at most, by all programs of a
     user together.
     """
+    import shutil
     import sys
     import time
 
     from gaudi_launch.cli.console import emit_json
     from gaudi_launch.extensions.watch.top import case
-    from gaudi_launch.extensions.watch.top.view import plain_lines, to_json
+    from gaudi_launch.extensions.watch.top.view import printed_lines, to_json
 
+    width = shutil.get_terminal_size().columns
     request = case.WatchRequest(hosts, inventory, machine, interval, timeout)
     if once:
         found = case.once(request)
         if as_json:
             return emit_json(to_json(found))
-        return print("\n".join(plain_lines(found)))
+        return print("\n".join(printed_lines(found, width)))
     if as_json or not (sys.stdout.isatty() and sys.stdin.isatty()):
         from gaudi_launch.cli.console import emit_json_line, give_up
 
@@ -61,7 +63,7 @@ def top(
                     if as_json:
                         emit_json_line(to_json(found))
                     else:
-                        print("\n".join(plain_lines(found)), flush=True)
+                        print("\n".join(printed_lines(found, width)), flush=True)
         except BrokenPipeError:
             # typer would end with 1; the reader has all that it needs
             give_up(sys.stdout)

@@ -8,16 +8,15 @@ from typing import Any, TypeVar
 
 from rich.cells import cell_len
 
+from gaudi_launch.cli.console import sentences
 from gaudi_launch.cli.sparkline import sparkline
 from gaudi_launch.cli.wrapping import wrapped
 from gaudi_launch.core.base import codec
 from gaudi_launch.core.base.messages import printable, text
 from gaudi_launch.extensions.watch.sample import (
-    CardSample,
     DiskSample,
     HostSample,
     NodeSample,
-    ServiceSample,
 )
 from gaudi_launch.extensions.watch.top.columns import (
     BAD,
@@ -30,18 +29,13 @@ from gaudi_launch.extensions.watch.top.columns import (
     WARN,
     Cell,
     Column,
-    card_state,
     fitted,
-    host_state,
-    links,
     number,
-    phase_of,
-    seconds,
     service_columns,
     shown_columns,
     title_of,
 )
-from gaudi_launch.extensions.watch.top.state import TopState, card_name
+from gaudi_launch.extensions.watch.top.state import TopState
 
 Line = list[Cell]
 _T = TypeVar("_T")
@@ -265,7 +259,6 @@ def _table(
 
 
 def _within(line: Line, width: int) -> Line:
-    """Return a line of at most this many cells."""
     found: Line = []
     left = width
     for cell in line:
@@ -302,80 +295,39 @@ def _folded(line: str, width: int) -> list[str]:
 
 # --- a pipe -------------------------------------------------------------------------------------
 
-
-def plain_lines(hosts: Sequence[HostSample]) -> list[str]:
-    """Return a line for each host, card and service, for programs that read lines."""
-    found: list[str] = []
-    for host in hosts:
-        at = time.strftime("%H:%M:%S", time.localtime(host.at))
-        found.append(_joined(at, host.host, "host", _host_parts(host)))
-        cards = sorted(host.cards, key=lambda card: (card.module is None, card.module or 0))
-        found += [
-            _joined(at, host.host, f"card {card_name(card.module, card.index)}", _card_parts(card))
-            for card in cards
-        ]
-        found += [
-            _joined(at, host.host, f"service {each.name}", _service_parts(each))
-            for each in host.services
-        ]
-    return found
+# no row of a sample is left out
+_ALL_ROWS = 10_000
 
 
-def _joined(at: str, host: str, what: str, parts: Iterable[tuple[str, str]]) -> str:
-    return " ".join(
-        [
-            at,
-            printable(host),
-            printable(what),
-            *(f"{name}={_plain(value)}" for name, value in parts),
-        ]
-    )
+def printed_lines(hosts: Sequence[HostSample], width: int) -> list[str]:
+    """Return one sample as text: the answer, and the tables of the live view."""
+    state = TopState()
+    state.update([*hosts])
+    page = [_title(state, width), *_machine_lines(state, width)]
+    page += _sections(state, width, _ALL_ROWS)
+    shown = ["".join(cell.text for cell in line).rstrip() for line in page]
+    return [*map(printable, wrapped(_answer(state), width)), *shown]
 
 
-def _plain(value: str) -> str:
-    if not value:
-        return "-"
-    return printable(value).replace(" ", "_")
-
-
-def _host_parts(host: HostSample) -> Iterable[tuple[str, str]]:
-    yield "state", host_state(host).text
-    for node in host.nodes:
-        yield f"cpu{node.id}", number(node.cpu_percent, "{:.0f}%")
-    if host.nodes:
-        yield "hugepages_free", _sum([node.hugepages_free for node in host.nodes])
-    for disk in host.disks:
-        yield f"{disk.use}_free", f"{disk.free_bytes / 2**30:.0f}GiB"
-    yield "simulated", _yes_no(host.simulated)
-
-
-def _card_parts(card: CardSample) -> Iterable[tuple[str, str]]:
-    yield "use", number(card.utilization_percent, "{:.0f}%")
-    yield "hbm", f"{number(card.memory_used_mib)}/{number(card.memory_total_mib)}MiB"
-    yield "power", f"{number(card.power_w)}/{number(card.power_cap_w)}W"
-    yield "temperature", number(card.temperature_c, "{:.0f}C")
-    yield "links", links(card).text
-    yield "state", card_state(card).text
-    yield "owner", card.owner or ""
-
-
-def _service_parts(service: ServiceSample) -> Iterable[tuple[str, str]]:
-    yield "phase", phase_of(service).text
-    yield "running", number(service.running)
-    yield "waiting", number(service.waiting)
-    yield "tokens/s", number(service.tokens_per_second, "{:.1f}")
-    yield "ttft", seconds(service.ttft_seconds)
-    yield "tpot", seconds(service.tpot_seconds)
-    yield "kv", number(None if service.kv_use is None else 100 * service.kv_use, "{:.0f}%")
-    yield "preemptions", number(service.preemptions)
-    yield "compiles", number(service.run_time_compiles)
-    yield "restarts", number(service.restarts)
-    yield "power", number(service.power_w, "{:.0f}W")
-    yield "simulated", _yes_no(service.simulated)
-
-
-def _yes_no(value: bool) -> str:
-    return ("no", "yes")[value]
+def _answer(state: TopState) -> str:
+    found = []
+    if len(state.hosts) > 1:
+        silent = sum(not host.answers for host in state.hosts)
+        found.append(text("watch.answer_hosts", n=len(state.hosts), silent=silent))
+    cards = [card for _, card in state.cards()]
+    free = sum(card.present and card.busy is False for card in cards)
+    warmest = max((card.temperature_c or 0 for card in cards), default=0)
+    if warmest:
+        found.append(text("watch.answer_warm", n=len(cards), free=free, warmest=f"{warmest:.0f}"))
+    elif cards:
+        found.append(text("watch.answer_cards", n=len(cards), free=free))
+    else:
+        found.append(text("watch.no_cards"))
+    services = [service for _, service in state.services()]
+    ready = sum(service.phase == "ready" for service in services)
+    if services:
+        found.append(text("watch.answer_services", n=len(services), ready=ready))
+    return sentences(*found)
 
 
 def painted(line: Line, codes: Callable[[str], str]) -> str:

@@ -27,7 +27,7 @@ from typing import Any
 import pytest
 import typer
 
-from gaudi_launch.cli.examples import examples
+from gaudi_launch.cli.help import examples
 from gaudi_launch.cli.main import run
 from gaudi_launch.core.base.locks import try_ofd
 from gaudi_launch.core.base.messages import catalogue_files
