@@ -1,8 +1,9 @@
-"""Each change that a refusal names is one: with it there is a plan."""
+"""What to do next is a command that works: changes of a refusal, and the line of `inspect`."""
 
 from __future__ import annotations
 
 import random
+import shlex
 
 import pytest
 
@@ -56,3 +57,25 @@ def test_each_change_that_fits_does(capsys: pytest.CaptureFixture[str]) -> None:
             assert code == 0, f"{ours} {theirs}: {each}: {refused}"
             tried += 1
     assert tried >= 5
+
+
+def test_the_next_command_serves_what_was_asked(capsys: pytest.CaptureFixture[str]) -> None:
+    chance, served = random.Random(3), 0
+    for _ in range(examples(8, 40)):
+        given = {
+            "--engine": chance.choice(("", "", "vllm-fork@1.22", "deepseek_r1")),
+            "-l": chance.choice(("", "4096", "16k")),
+            "-b": chance.choice(("", "16")),
+        }
+        options = [word for pair in given.items() if pair[1] for word in pair]
+        words = (chance.choice(MODELS), "--machine", chance.choice(("gaudi2", "gaudi3")), *options)
+        code, out, _ = output(capsys, "inspect", *words)
+        found = [line for line in out.splitlines() if line.startswith("next: ")]
+        if code or not found:
+            continue
+        command = shlex.split(found[0].removeprefix("next: "))
+        assert [word for word in options if word not in command] == []
+        code, _, refused = output(capsys, "plan", *command[2:], *words[1:3])
+        assert code == 0, f"{words}: {found[0]}: {refused}"
+        served += 1
+    assert served >= 3

@@ -22,13 +22,14 @@ from gaudi_launch.core.planning.known_model import known_model
 
 @dataclass(frozen=True)
 class InspectedModel:
-    """A model, the bytes of KV cache of a token, and the name of its profile.
+    """A model, what was asked of it, the bytes of a token's KV cache, and its profile's name.
 
     ``fit`` is None where no number of cards can be computed, for the reason ``unfit``.
     ``releases`` is empty for an instance that is not a Gaudi.
     """
 
     model: Model
+    options: InspectOptions
     accelerator: str
     kv_bytes_per_token: int | None
     profile: str | None
@@ -58,6 +59,7 @@ def inspect(options: InspectOptions) -> InspectedModel:
     profile = profiles.match(model)
     return InspectedModel(
         model=model,
+        options=options,
         accelerator=name,
         kv_bytes_per_token=kv_bytes_per_token(model),
         profile=profile.name if profile is not None else None,

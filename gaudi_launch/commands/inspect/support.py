@@ -117,14 +117,15 @@ def _row(
 
 
 def _on(product: Accelerator, engine: Engine, model: Model) -> ModelSupport:
-    """Return the engine's answer for this product.
+    """Return the engine's answer for a full server of this product.
 
-    Some engines serve one generation only.
+    Some engines serve one generation only, or need all of its cards.
     """
     answer = engine.support(model)
     if answer.status is SupportStatus.NO:
         return answer
-    host = Host(cards=(Card(0, 0, product.names[0]),), product=product.id, origin="support")
+    cards = tuple(Card(n, n, product.names[0]) for n in range(product.cards))
+    host = Host(cards=cards, product=product.id, origin="support")
     try:
         engine.refuse(Request(model.path, trust_remote_code=True), host, model)
     except LaunchError as error:

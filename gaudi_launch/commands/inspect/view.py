@@ -194,7 +194,7 @@ def show(found: InspectedModel, *, complete: bool) -> None:
         out.print(text("models.missing", n=len(missing), first=missing[0]))
     if found.fit is not None:
         _show_cards(found.fit, complete=complete)
-    _show_releases(found.releases)
+    _show_releases(found.releases, complete=complete)
     if complete:
         if found.releases:
             _show_reasons(found.releases)
@@ -284,6 +284,17 @@ def _next(found: InspectedModel) -> str:
     words = ["gaudi-launch", "serve", name, "-n", str(fitting[0].n)]
     if fitting[0].dtype == "fp8" and not found.model.quantization:
         words += ["-d", "fp8"]
+    given, lengths = found.options, found.options.lengths
+    # what the answer is for
+    named = {
+        "-l": lengths.length,
+        "-i": lengths.inputs,
+        "-o": lengths.outputs,
+        "-b": lengths.requests,
+        "--engine": given.engine,
+        "--revision": given.revision,
+    }
+    words += [word for pair in named.items() if pair[1] for word in pair]
     return shlex.join(words)
 
 
@@ -396,13 +407,13 @@ def _cells(row: FitRow) -> tuple[str, ...]:
     )
 
 
-def _show_releases(releases: Sequence[SupportRow]) -> None:
-    """Print the releases, those with the same answer in one line."""
+def _show_releases(releases: Sequence[SupportRow], *, complete: bool) -> None:
+    """Print the releases, those with the same answer in one line, unknown ones on request."""
     out = console()
     order = [row.label for row in releases]
     for status in _STATUSES:
         labels = [row.label for row in releases if row.support.status is status]
-        if labels:
+        if labels and (complete or status is not SupportStatus.UNKNOWN):
             label = text(f"support.answer_{status.value}")
             out.print(text("common.pair", label=label, value=_spans(labels, order)))
 

@@ -136,6 +136,11 @@ def test_one_version_of_one_engine(capsys: pytest.CaptureFixture[str]) -> None:
     assert [row["engine"] for row in found["versions"]] == ["vllm-gaudi@0.26.0"]
 
 
+def test_an_engine_for_a_full_server_runs_its_model(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["deepseek-ai/DeepSeek-R1", "--engine", "deepseek_r1", "--accelerator", "gaudi2"]
+    assert [row["status"] for row in answer(words, capsys)["versions"]] == ["limited"]
+
+
 def test_the_kv_cache_is_part_of_the_answer(capsys: pytest.CaptureFixture[str]) -> None:
     found = answer(
         ["Qwen3.5-35B-A3B", "--engine", "vllm-gaudi@0.26", "--accelerator", "gaudi3"], capsys

@@ -9,7 +9,7 @@ import pytest
 
 from gaudi_launch.commands.inspect import view
 from gaudi_launch.commands.inspect.case import InspectedModel
-from gaudi_launch.commands.inspect.fit import FitResult
+from gaudi_launch.commands.inspect.fit import FitResult, InspectOptions
 from gaudi_launch.core.base.messages import message
 from gaudi_launch.core.models.card_memory import FitRow, FitTable
 from gaudi_launch.core.models.model import Model
@@ -70,6 +70,9 @@ CASES = (
 
 def test_for_people(capsys: pytest.CaptureFixture[str]) -> None:
     pages = [
-        InspectedModel(Model("/m/x", "x"), "gaudi2", None, None, each, None, ()) for each in CASES
+        InspectedModel(
+            Model("/m/x", "x"), InspectOptions("/m/x"), "gaudi2", None, None, each, None, ()
+        )
+        for each in CASES
     ]
     views(capsys, "inspect", [partial(view.show, each, complete=True) for each in pages])
