@@ -120,6 +120,9 @@ def doctor(
         raise LaunchError("doctor.fix.both", ExitCode.USAGE)
     if fix or undo:
         _check_repair(machine, asks=as_json and fix and not yes)
+    runs = sum((deep, len(compare)))
+    if runs > 2:
+        raise LaunchError("doctor.compared", ExitCode.USAGE, found=runs)
     wants = Wants(
         cards=cards,
         modules=parse_modules(modules) if modules is not None else (),

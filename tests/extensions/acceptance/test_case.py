@@ -191,6 +191,7 @@ def test_cards_in_use_are_left_out_and_named(
         (("--only", "matrix"), "accept.unknown_step"),
         (("-m", "0,9"), "accept.unknown_card"),
         (("--compare", "/none.json"), "accept.unreadable"),
+        (("--compare", "a", "--compare", "b"), "doctor.compared"),
     ],
 )
 def test_wrong_options_are_refused(
