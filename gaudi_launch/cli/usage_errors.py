@@ -187,10 +187,11 @@ def _without_value(args: Sequence[str], name: str) -> list[str]:
     if name not in other_names("instead"):
         return list(args)
     kept: list[str] = []
+    has_value = False
     for word in args:
-        is_value = kept[-1:] == [name] and not word.startswith("-")
-        if not is_value:
+        if not has_value or word.startswith("-"):
             kept.append(name if word.startswith(f"{name}=") else word)
+        has_value = word == name
     return kept
 
 

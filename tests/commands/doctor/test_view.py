@@ -140,7 +140,7 @@ BEFORE = (
     finding("cards.count", "ok", "8", fix="none"),
 )
 AFTER = (
-    finding("memory.hugepages", "ok", "15000"),
+    finding("memory.hugepages", "ok", "15,000 x 2 MiB"),
     finding("cpu.governor", "warn", "powersave"),
 )
 
