@@ -71,7 +71,7 @@ def snapshot(
 def _report_written(host: Host, file: str) -> None:
     if not host.cards:
         notes = "; ".join(f"{source}: {note}" for source, note in host.notes.items())
-        say(text("host.snapshot_no_cards", path=file, why=notes))
+        say(text("host.snapshot_no_cards", why=notes))
     elif file != "-" and host.origin == "live":
         say(text("host.snapshot_live", path=file, cards=len(host.cards)))
     elif file != "-":

@@ -21,9 +21,9 @@ from gaudi_launch.core.planning.plan import Command
 from gaudi_launch.core.recipes.attach import without_cache
 from gaudi_launch.core.recipes.keeper import Keeper, kept
 from gaudi_launch.core.services import history
-from gaudi_launch.core.services.addresses import address
+from gaudi_launch.core.services.addresses import address, check_free
 from gaudi_launch.core.services.containers import remover
-from gaudi_launch.core.services.diagnosis.diagnose import diagnose
+from gaudi_launch.core.services.diagnosis.diagnose import Diagnosis, diagnose
 from gaudi_launch.core.services.diagnosis.endings import ended
 from gaudi_launch.core.services.diagnosis.failure import judged_log
 from gaudi_launch.core.services.listener import other_service_at, served_names, stranger_at
@@ -99,7 +99,8 @@ class _Lives:
             kernel_log.note(log, began, cards=bool(self.job.modules))
             found = diagnose(judged_log(log), exit_status=outcome.status, outcome=outcome.kind)
             title = next((cause.title for cause in found.causes), None)
-            self.recorder.ended(outcome, title, found.permanent)
+            permanent = found.permanent or self._port_is_taken(found)
+            self.recorder.ended(outcome, title, permanent)
             if self.job.restart != "on-failure" or outcome.kind == "not_started":
                 return outcome
             lasted = outcome.was_ready and time.monotonic() - began > GOOD_SECONDS
@@ -114,7 +115,7 @@ class _Lives:
             if title:
                 # it becomes a part of another sentence, without its full stop
                 cause = title.render().rstrip(".。")
-            if found.permanent:
+            if permanent:
                 self.say(text("services.gave_up_permanent", count=self.row, cause=cause))
                 return outcome
             if self.row > MOST_RESTARTS:
@@ -125,6 +126,20 @@ class _Lives:
                 stopped = replace(outcome, kind="stopped", signal=self.signals.take())
                 self.recorder.ended(stopped, title)
                 return stopped
+
+    def _port_is_taken(self, found: Diagnosis) -> bool:
+        """Return True if the engine lost its port to a process that still has it.
+
+        Its own processes have ended. A restart chooses its other ports again.
+        """
+        if not found.port_in_use:
+            return False
+        try:
+            check_free(*address(self.job.url))
+        except LaunchError as error:
+            _log.debug("%s is not restarted: %s", self.job.name, error)
+            return True
+        return False
 
     def _one_run(self) -> EngineOutcome:
         """Start the engine with a new log, and return how it ended.

@@ -230,7 +230,7 @@ class _Change:
         with at_line(self._stack, service.model.line):
             start(service.options, how, _Lines(self._reporter))
         self._started.append(service.name)
-        cards = ",".join(map(str, service.modules)) or "-"
+        cards = service.shown_cards
         self._reporter.say(text("stack.started", name=service.name, cards=cards))
 
     def _at_free_port(self, service: StackService) -> StackService:

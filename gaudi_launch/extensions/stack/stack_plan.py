@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.core.base.messages import text
 from gaudi_launch.core.base.paths import machine_root
 from gaudi_launch.core.host.hardware import Host
 from gaudi_launch.core.planning.launch_options import LaunchOptions
@@ -58,6 +59,14 @@ class StackService:
         if self.plan.engine.simulated:
             return ()
         return self.plan.placement.modules
+
+    @property
+    def shown_cards(self) -> str:
+        """Return its cards as text: modules, the number of simulated ones, "-" for none."""
+        modules = self.plan.placement.modules
+        if self.plan.engine.simulated:
+            return text("stack.simulated_cards", count=len(modules))
+        return ",".join(map(str, modules)) or "-"
 
 
 @dataclass(frozen=True)

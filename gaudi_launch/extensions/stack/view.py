@@ -129,9 +129,6 @@ def _warnings(planned: StackPlan) -> list[str]:
 
 def _row(service: StackService) -> tuple[str, ...]:
     plan = service.plan
-    modules = ",".join(map(str, plan.placement.modules)) or "-"
-    if plan.engine.simulated:
-        modules = text("stack.simulated_cards", count=len(plan.placement.modules))
     estimate = plan.estimate
     warmup = "-"
     if estimate is not None:
@@ -141,7 +138,7 @@ def _row(service: StackService) -> tuple[str, ...]:
     return (
         service.name,
         plan.engine.exact,
-        modules,
+        service.shown_cards,
         ",".join(map(str, plan.placement.numa_nodes)) or "-",
         _gib(plan.memory.get("weights")),
         _gib(plan.memory.get("kv")),

@@ -215,7 +215,8 @@ def test_a_snapshot_without_cards_is_reported(
     path = str(tmp_path / "server.json")
     code, out, err = output(capsys, *SNAPSHOT, path)
     assert (code, out) == (0, "")
-    assert err.startswith(f"Wrote {path}, but this machine shows no Gaudi card (sysfs: ")
+    assert err.startswith("The snapshot was written, but this machine shows no Gaudi card (sysfs: ")
+    assert output(capsys, *SNAPSHOT, "-")[2] == err
     assert load(path).cards == ()
     code, shown = document(capsys, "plan", "-w", "Qwen/Qwen3-8B", "--machine", path)
     assert (code, shown["error"]["id"]) == (3, "placement.no_cards_of")

@@ -8,6 +8,7 @@ import errno
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -236,25 +237,51 @@ def test_an_orphan_without_its_environment_is_known_by_its_log(tmp_path: Path) -
         assert orphans(folder) == []
 
 
+class Waits(Signals):
+    """Signals that never come; the pauses between runs take no time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waits: list[float] = []
+
+    def wait(self, seconds: float) -> None:
+        if seconds >= 1:
+            self.waits.append(seconds)
+        else:
+            super().wait(seconds)
+
+
+@pytest.mark.parametrize(("listens", "restarts"), [(True, 0), (False, 5)])
+def test_an_engine_is_not_restarted_while_another_process_has_its_port(
+    listens: bool, restarts: int
+) -> None:
+    fails = "raise SystemExit('OSError: [Errno 98] Address already in use')"
+    dies = Command((sys.executable, "-c", fails), {})
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        port = other.getsockname()[1]
+        if listens:
+            other.listen()
+        else:
+            other.close()
+        url = f"http://127.0.0.1:{port}"
+        job = ServiceJob("chat", "m", "/m", "e", url, dies, restart="on-failure")
+        signals, recorder = Waits(), Mock()
+        store.make_dir("chat")
+        service._Lives(job, recorder, dict(os.environ), lambda line: None, signals).run()
+    assert len(signals.waits) == restarts
+    assert recorder.ended.call_args.args[2] is listens
+
+
 def test_a_service_is_restarted_after_longer_and_longer_waits() -> None:
     dies = Command((sys.executable, "-c", "raise SystemExit(3)"), {})
     job = ServiceJob("chat", "m", "/m", "e", "http://127.0.0.1:9", dies, restart="on-failure")
     folder = store.make_dir("chat")
     (folder / "engine.log").write_text("of the last run\n")
     said: list[str] = []
-    waits: list[float] = []
-
-    class Waits(Signals):
-        """Signals that never come; the pauses between runs take no time."""
-
-        def wait(self, seconds: float) -> None:
-            if seconds >= 1:
-                waits.append(seconds)
-            else:
-                super().wait(seconds)
-
-    recorder = Mock()
-    outcome = service._Lives(job, recorder, dict(os.environ), said.append, Waits()).run()
+    signals, recorder = Waits(), Mock()
+    waits = signals.waits
+    outcome = service._Lives(job, recorder, dict(os.environ), said.append, signals).run()
     assert (outcome.kind, outcome.status) == ("died", 3)
     assert waits == [1.0, 5.0, 15.0, 60.0, 300.0]
     assert [call.args for call in recorder.again.call_args_list] == list(enumerate(waits, 1))

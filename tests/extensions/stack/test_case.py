@@ -570,7 +570,8 @@ def test_more_cards_than_there_are_write_nothing(tmp_path: Path, own_folders: Pa
 
 def test_simulated_cards_are_none_of_this_machine(tmp_path: Path, own_folders: Path) -> None:
     made = stack_init.init(["Qwen/Qwen3-8B"] * 12, tmp_path / "site.yaml", engine="simulated")
-    assert ({each.modules for each in made.services}, made.cards) == ({()}, ())
+    shown = {(each.modules, each.shown_cards) for each in made.services}
+    assert (shown, made.cards) == ({((), "1 simulated")}, ())
     assert len({each.options.port for each in made.services}) == 12
 
 

@@ -145,6 +145,11 @@ class Diagnosis:
         """
         return bool(self.causes) and self.causes[0].permanent and not self.came_up
 
+    @property
+    def port_in_use(self) -> bool:
+        """Return True if the likeliest cause is a port of another process."""
+        return bool(self.causes) and self.causes[0].id == _PORT
+
 
 @cache
 def _compiled() -> tuple[tuple[Signature, re.Pattern[str]], ...]:

@@ -35,6 +35,10 @@ def failure(outcome: EngineOutcome, log: Path, model: str = "MODEL") -> LaunchEr
         [text("serve.last_lines"), *content.splitlines()[-_LAST_LINES:], "", *causes(found, model)]
     )
     phase = phase_text(found.phase)
+    if found.port_in_use:
+        return LaunchError(
+            "serve.port_lost", ExitCode.ENGINE, phase=phase, log=str(log), detail=detail
+        )
     if outcome.kind == "stuck":
         return LaunchError(
             "serve.stuck",

@@ -18,6 +18,7 @@ import pytest
 
 from gaudi_launch.core.planning.plan import Command
 from gaudi_launch.core.services.diagnosis.diagnose import diagnose
+from gaudi_launch.core.services.diagnosis.failure import failure
 from gaudi_launch.core.services.log.follow import LaunchProgress
 from gaudi_launch.core.services.probe import Readiness
 from gaudi_launch.core.services.process.process import StopTimeouts, bind_words, usable_cpus
@@ -307,6 +308,7 @@ def test_an_engine_that_lost_its_address_is_ended_with_the_reason(
     hangs = replace(job(tmp_path, free_port, pids, "hang"), stranger=lambda: "nc [4711]")
     outcome = Supervisor(hangs, Recorder()).run()
     assert (outcome.kind, outcome.was_ready) == ("stuck", False)
+    assert failure(outcome, hangs.log).id == "serve.port_lost"
     found = diagnose(hangs.log.read_text(), exit_status=outcome.status, outcome=outcome.kind)
     assert [cause.id for cause in found.causes] == ["port_in_use"]
     assert [words for _, words in found.causes[0].evidence] == [
