@@ -22,8 +22,9 @@ from gaudi_launch.core.planning.known_model import known_model
 
 @dataclass(frozen=True)
 class InspectedModel:
-    """A model, what was asked of it, the bytes of a token's KV cache, and its profile's name.
+    """A model, the options of the question, and what is known of it.
 
+    ``kv_bytes_per_token`` is the KV cache of a token, ``profile`` the name of its profile.
     ``fit`` is None where no number of cards can be computed, for the reason ``unfit``.
     ``releases`` is empty for an instance that is not a Gaudi.
     """

@@ -408,7 +408,10 @@ def _cells(row: FitRow) -> tuple[str, ...]:
 
 
 def _show_releases(releases: Sequence[SupportRow], *, complete: bool) -> None:
-    """Print the releases, those with the same answer in one line, unknown ones on request."""
+    """Print the releases, those with the same answer in one line.
+
+    ``complete``: also those of which nothing is known.
+    """
     out = console()
     order = [row.label for row in releases]
     for status in _STATUSES:

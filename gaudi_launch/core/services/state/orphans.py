@@ -21,7 +21,7 @@ from gaudi_launch.core.services.process.lineage import Above, above, seen_by, sh
 from gaudi_launch.core.services.process.marks import is_of, service_of
 from gaudi_launch.core.services.state import identity
 from gaudi_launch.core.services.state.identity import Identity
-from gaudi_launch.core.services.state.registry import Held, LockAnswer, ask_lock, hold, services
+from gaudi_launch.core.services.state.registry import LockAnswer, ask_lock, hold, services
 
 _PATIENCE_SECONDS = 10.0
 
@@ -99,10 +99,10 @@ def _judge(pid: int, service: str) -> Orphan | None:
     its lock is free and no launcher is above the process.
     """
     answer = _ask_lock(pid, service)
-    if answer.held is Held.HELD:
+    if answer.held:
         return None
     ancestors = above(pid)
-    if answer.held is Held.UNKNOWN and ancestors is Above.LAUNCHER:
+    if answer.held is None and ancestors is Above.LAUNCHER:
         return None
     who = identity.of(pid)
     if who is None:
@@ -117,7 +117,7 @@ def _ask_lock(pid: int, service: str) -> LockAnswer:
     try:
         return ask_lock(seen_by(pid, Path(service)))
     except OSError as error:
-        return LockAnswer(Held.UNKNOWN, error.strerror or str(error))
+        return LockAnswer(None, error.strerror or str(error))
 
 
 def doubt(service: str, answer: LockAnswer, ancestors: Above, *, elsewhere: bool) -> Message | None:
@@ -125,7 +125,7 @@ def doubt(service: str, answer: LockAnswer, ancestors: Above, *, elsewhere: bool
 
     Return None where it has ended. ``answer`` is not "held": that is a running launcher.
     """
-    if answer.held is Held.UNKNOWN:
+    if answer.held is None:
         return message("services.doubt_lock", path=service, why=answer.why)
     if ancestors is Above.LAUNCHER:
         return message("services.doubt_launcher")

@@ -7,7 +7,6 @@ import logging
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from enum import Enum
 from pathlib import Path
 from typing import Any
 
@@ -26,26 +25,14 @@ _LOCK = "lock"
 ENDED = ("stopped", "failed")
 
 
-class Held(Enum):
-    """The state of the lock of a service's folder."""
-
-    HELD = "held"
-    FREE = "free"
-    UNKNOWN = "cannot tell"
-
-
-# by whether the lock is taken
-_HELD = {True: Held.HELD, False: Held.FREE}
-
-
 @dataclass(frozen=True)
 class LockAnswer:
-    """An answer of the lock.
+    """An answer of the lock of a service's folder.
 
-    ``why`` is the system's reason where it cannot be inspected.
+    ``held`` is None where it cannot be inspected, for the system's reason ``why``.
     """
 
-    held: Held
+    held: bool | None
     why: str = ""
 
 
@@ -183,14 +170,12 @@ def ask_lock(folder: Path) -> LockAnswer:
     """Return whether a launcher has locked a service's folder, without locking it."""
     try:
         handle = os.open(folder / _LOCK, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            return LockAnswer(locks.is_ofd_locked(handle))
+        finally:
+            os.close(handle)
     except OSError as error:
-        return LockAnswer(Held.UNKNOWN, error.strerror or str(error))
-    try:
-        return LockAnswer(_HELD[locks.is_ofd_locked(handle)])
-    except OSError as error:
-        return LockAnswer(Held.UNKNOWN, error.strerror or str(error))
-    finally:
-        os.close(handle)
+        return LockAnswer(None, error.strerror or str(error))
 
 
 def runs(folder: Path, launcher: Identity | None = None) -> bool:
@@ -200,8 +185,8 @@ def runs(folder: Path, launcher: Identity | None = None) -> bool:
     the caller knows it.
     """
     held = ask_lock(folder).held
-    if held is not Held.UNKNOWN:
-        return held is Held.HELD
+    if held is not None:
+        return held
     if launcher is None:
         launcher = identity_in(store.read(folder, "state.json") or {}, "launcher")
     return launcher is not None and launcher.alive

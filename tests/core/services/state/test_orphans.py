@@ -18,7 +18,7 @@ import pytest
 from gaudi_launch.core.base import codec
 from gaudi_launch.core.services.process import lineage
 from gaudi_launch.core.services.state import chosen, orphans, registry, store
-from gaudi_launch.core.services.state.registry import Held, ask_lock
+from gaudi_launch.core.services.state.registry import ask_lock
 from tests.support.processes import is_alive
 from tests.support.waiting import GENEROUS, until
 
@@ -201,10 +201,10 @@ def test_a_dead_launchers_engine_is_an_orphan(launch: Launch) -> None:
 
 def test_the_three_answers_of_a_lock(tmp_path: Path) -> None:
     folder = store.service_dir("a")
-    assert ask_lock(folder) == registry.LockAnswer(Held.UNKNOWN, "No such file or directory")
+    assert ask_lock(folder) == registry.LockAnswer(None, "No such file or directory")
     with registry.hold("a"):
-        assert ask_lock(folder) == registry.LockAnswer(Held.HELD)
-    assert ask_lock(folder) == registry.LockAnswer(Held.FREE)
+        assert ask_lock(folder) == registry.LockAnswer(True)
+    assert ask_lock(folder) == registry.LockAnswer(False)
 
 
 def test_a_service_whose_lock_cannot_be_looked_at_lives_as_long_as_its_launcher() -> None:
@@ -235,17 +235,17 @@ def test_the_parent_of_a_process_from_outside_is_hidden(monkeypatch: pytest.Monk
 @pytest.mark.parametrize(
     ("held", "ancestors", "elsewhere", "doubt"),
     [
-        (Held.FREE, lineage.Above.NO_LAUNCHER, False, None),
-        (Held.FREE, lineage.Above.NO_LAUNCHER, True, None),
-        (Held.FREE, lineage.Above.HIDDEN, False, None),
-        (Held.FREE, lineage.Above.HIDDEN, True, "services.doubt_hidden"),
-        (Held.FREE, lineage.Above.LAUNCHER, False, "services.doubt_launcher"),
-        (Held.UNKNOWN, lineage.Above.NO_LAUNCHER, False, "services.doubt_lock"),
-        (Held.UNKNOWN, lineage.Above.HIDDEN, True, "services.doubt_lock"),
+        (False, lineage.Above.NO_LAUNCHER, False, None),
+        (False, lineage.Above.NO_LAUNCHER, True, None),
+        (False, lineage.Above.HIDDEN, False, None),
+        (False, lineage.Above.HIDDEN, True, "services.doubt_hidden"),
+        (False, lineage.Above.LAUNCHER, False, "services.doubt_launcher"),
+        (None, lineage.Above.NO_LAUNCHER, False, "services.doubt_lock"),
+        (None, lineage.Above.HIDDEN, True, "services.doubt_lock"),
     ],
 )
 def test_when_it_cannot_be_told(
-    held: Held, ancestors: lineage.Above, elsewhere: bool, doubt: str | None
+    held: bool | None, ancestors: lineage.Above, elsewhere: bool, doubt: str | None
 ) -> None:
     answer = registry.LockAnswer(held, "why")
     found = orphans.doubt("/s/a", answer, ancestors, elsewhere=elsewhere)
