@@ -7,6 +7,7 @@ types.py; pallets/click the same).
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -37,7 +38,8 @@ _VALUE_TEXTS: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"(?P<found>.+) is not in the range (?P<known>.+)\."), "usage.out_of_range"),
     (re.compile(r"'(?P<found>.*)' is not one of (?P<known>.+)\."), "usage.not_one_of"),
 )
-_NO_COMMAND = re.compile(r"No such command '(?P<found>.+?)'")
+# the name is a Python string, in one of its two quotes and with escapes
+_NO_COMMAND = re.compile(r"""No such command ('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")""")
 
 
 def usage_document(error: Any, arguments: Sequence[str]) -> dict[str, Any]:
@@ -69,7 +71,7 @@ def usage_message(error: Any, arguments: Sequence[str]) -> Message:
     if kind in ("UsageError", "NoSuchCommand") and context is not None:
         command = _NO_COMMAND.match(shown)
         if command is not None:
-            return _no_command(command["found"], context, arguments)
+            return _no_command(str(ast.literal_eval(command[1])), context, arguments)
     if kind == "MissingParameter" and error.param is not None:
         return _missing(error.param)
     if kind == "BadParameter":
@@ -140,8 +142,10 @@ def _spellings(param: Any) -> list[str]:
 
 def _no_command(found: str, context: Any, arguments: Sequence[str]) -> Message:
     known = context.command.list_commands(context)
-    foreign = _foreign_command(arguments[arguments.index(found) :])
-    if foreign is not None and context.parent is None:
+    foreign = None
+    if context.parent is None:
+        foreign = _foreign_command(arguments[arguments.index(found) :])
+    if foreign is not None:
         return message("usage.foreign_command", found=foreign[0], ours=foreign[1])
     near = nearest(found, known)
     if near:

@@ -5,7 +5,12 @@ Their sentences are recorded in data/golden/refusals.
 
 from __future__ import annotations
 
+from contextlib import redirect_stderr
+from io import StringIO
+
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from gaudi_launch.cli.foreign_options import other_names
 from gaudi_launch.cli.main import run
@@ -21,6 +26,16 @@ def test_every_command_of_another_tool_is_one_that_we_have() -> None:
     for theirs, ours in other_names("commands").items():
         assert theirs not in COMMANDS
         assert ours.split()[0] in COMMANDS or ours.startswith("--")
+
+
+# quotes, escapes and controls are written in several ways by the library of options
+@settings(deadline=None, max_examples=40)
+@given(st.text(st.sampled_from("ab'\"\\\t\n\x1b. é中"), min_size=1))
+def test_any_word_that_is_no_command_is_refused_with_its_name(word: str) -> None:
+    for words in ([word], ["stack", word]):
+        with redirect_stderr(StringIO()) as shown:
+            assert run(words) == 2
+        assert "".join(word.split()) in "".join(shown.getvalue().split())
 
 
 def test_a_model_that_the_hub_does_not_have_is_answered_with_the_nearest() -> None:
