@@ -20,7 +20,6 @@ from gaudi_launch.cli.table import COMPLETES, listed
 from gaudi_launch.core.base.messages import LANGUAGES
 from gaudi_launch.core.base.paths import config_dir, data_dir, profiles_dir
 from gaudi_launch.core.base.reader import read_json
-from gaudi_launch.core.planning.model_name import near_folders, nearest_names
 
 _KEPT = "_GAUDI_LAUNCH_KEPT"
 _CHOICES = re.compile(r"[a-z0-9_-]+(\|[a-z0-9_-]+)+")
@@ -256,11 +255,3 @@ def joined_words(words: Sequence[str], position: int) -> TypedWords:
         found.append("")
         kept = 0
     return TypedWords(tuple(found), len(found) - 1, kept)
-
-
-def nearest_models(asked: str) -> Sequence[str]:
-    """Return the folders and hub IDs that a missing model may be meant to be."""
-    hub_ids = tuple(each.value for each in models() if "/" in each.value)
-    if asked in hub_ids:
-        return ()
-    return nearest_names(asked, hub_ids, near_folders(Path(asked)))

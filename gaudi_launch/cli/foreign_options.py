@@ -2,12 +2,10 @@
 
 An option that means the same is accepted; the others are answered with ours.
 
-foreign_options.json has vLLM's names
-(vllm-project/vllm: vllm/engine/arg_utils.py, vllm/benchmarks/serve.py), TGI's
-(huggingface/text-generation-inference: launcher/src/main.rs),
-those of `hf download`, kubectl, docker, llama.cpp, ollama, pip and systemctl. Those
-below "same" take the same value as ours; ours below "instead" takes the place of theirs and of its
-value.
+foreign_options.json has vLLM's names (vllm-project/vllm: vllm/engine/arg_utils.py,
+vllm/benchmarks/serve.py), TGI's (huggingface/text-generation-inference: launcher/src/main.rs),
+those of `hf download`, kubectl, docker, llama.cpp, ollama, pip and systemctl. Those below "same"
+take the same value as ours; ours below "instead" takes the place of theirs and of its value.
 """
 
 from __future__ import annotations
@@ -19,6 +17,10 @@ from gaudi_launch.core.base.reader import beside
 
 
 def other_names(kind: str) -> Mapping[str, str]:
+    """Return ours by the name of another tool.
+
+    ``kind``: "same", "near" or "instead" of options, or "commands".
+    """
     found: Mapping[str, Mapping[str, str]] = beside(__file__)
     return found[kind]
 

@@ -155,7 +155,7 @@ LISTS: dict[str, str] = {
     "deep test": "extensions.acceptance.command:deep_test",
     "compared tests": "extensions.acceptance.command:compare",
     "stack plans": "extensions.stack.render_plans:stack_plans",
-    "nearest models": "cli.completion:nearest_models",
+    "nearest models": "cli.nearest_models:nearest_models",
     "corrected error": "cli.nearest:corrected_error",
     "usage error": "cli.usage_errors:usage_document",
 }
