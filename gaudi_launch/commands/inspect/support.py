@@ -18,11 +18,10 @@ from gaudi_launch.core.engines.known_versions import matching, unknown_version, 
 from gaudi_launch.core.engines.launched import Launched, concerning
 from gaudi_launch.core.engines.needed_release import image_versions
 from gaudi_launch.core.host.accelerators import Accelerator
-from gaudi_launch.core.host.hardware import Card, Host
 from gaudi_launch.core.models.model import Model
 from gaudi_launch.core.models.sizing import kv_bytes_per_token, weight_bytes
 from gaudi_launch.core.planning.engine import Engine
-from gaudi_launch.core.planning.fit import fewest_cards
+from gaudi_launch.core.planning.fit import fewest_cards, host_of
 from gaudi_launch.core.planning.request import Request
 from gaudi_launch.core.planning.support_answer import ModelSupport, SupportStatus
 
@@ -124,8 +123,7 @@ def _on(product: Accelerator, engine: Engine, model: Model) -> ModelSupport:
     answer = engine.support(model)
     if answer.status is SupportStatus.NO:
         return answer
-    cards = tuple(Card(n, n, product.names[0]) for n in range(product.cards))
-    host = Host(cards=cards, product=product.id, origin="support")
+    host = host_of(product, product.cards)
     try:
         engine.refuse(Request(model.path, trust_remote_code=True), host, model)
     except LaunchError as error:

@@ -46,6 +46,12 @@ def divided(
     return division(context.model, context.limits, settings, engine, context.request.args)
 
 
+def host_of(accelerator: Accelerator, count: int) -> Host:
+    """Return a machine with this number of idle cards of a product."""
+    cards = tuple(Card(n, n, accelerator.names[0]) for n in range(count))
+    return Host(cards=cards, product=accelerator.id, origin="fit")
+
+
 def context_of(
     engine: Engine,
     request: Request,
@@ -63,11 +69,7 @@ def context_of(
     """
     if dtype == "fp8" and not accelerator.has_fp8:
         raise LaunchError("fit.no_fp8", ExitCode.MACHINE, card=accelerator.title)
-    host = Host(
-        cards=tuple(Card(n, n, accelerator.names[0]) for n in range(cards)),
-        product=accelerator.id,
-        origin="fit",
-    )
+    host = host_of(accelerator, cards)
     request = replace(request, cards=cards)
     if dtype in _NAMED and dtype != model.quantization:
         quant_file = None
