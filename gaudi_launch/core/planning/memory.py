@@ -226,7 +226,7 @@ def division(
         max_num_batched_tokens=limits.max_num_batched_tokens,
         longest_prompt=decided.whole("VLLM_PROMPT_SEQ_BUCKET_MAX")
         or min(limits.input_max, limits.max_model_len),
-        utilization=decided.share(_SHARE, 0.9),
+        utilization=decided.share(_SHARE, card_memory.ServingDemand.utilization),
         reserved=decided.share("VLLM_GRAPH_RESERVED_MEM", 0.1),
         eager=decided.has("--enforce-eager"),
         pools=engine.pools(model, args),

@@ -38,7 +38,7 @@ def picture(found: Recommendation, title: str, ending: str) -> bytes:
         speed.legend(loc="best")
         dress(cards, label("plot.cards"), label("plot.requests_per_s"), label("plot.cards"))
         rates = cards_for_rates(found.case, found.trials, found.goal.rate)
-        x, y = ([each[at] for each in rates] for at in (0, 1))
+        x, y = [rate for rate, _ in rates], [count for _, count in rates]
         cards.step(x, y, color=BLUE, where="post", marker="o")
         return rendered(made, ending)
 
