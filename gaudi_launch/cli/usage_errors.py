@@ -7,7 +7,6 @@ types.py; pallets/click the same).
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -38,7 +37,7 @@ _VALUE_TEXTS: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"(?P<found>.+) is not in the range (?P<known>.+)\."), "usage.out_of_range"),
     (re.compile(r"'(?P<found>.*)' is not one of (?P<known>.+)\."), "usage.not_one_of"),
 )
-# the name is a Python string, in one of its two quotes and with escapes
+# the name as Python shows a string: in one of its two quotes and with escapes
 _NO_COMMAND = re.compile(r"""No such command ('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")""")
 
 
@@ -71,7 +70,8 @@ def usage_message(error: Any, arguments: Sequence[str]) -> Message:
     if kind in ("UsageError", "NoSuchCommand") and context is not None:
         command = _NO_COMMAND.match(shown)
         if command is not None:
-            return _no_command(str(ast.literal_eval(command[1])), context, arguments)
+            typed = next((word for word in arguments if repr(word) == command[1]), command[1])
+            return _no_command(typed, context, arguments)
     if kind == "MissingParameter" and error.param is not None:
         return _missing(error.param)
     if kind == "BadParameter":
