@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import shlex
 
 import pytest
@@ -15,8 +16,8 @@ pytestmark = pytest.mark.usefixtures("plain_english")
 MODELS = ("Qwen/Qwen3-32B", "meta-llama/Llama-3.1-70B-Instruct", "deepseek-ai/DeepSeek-R1")
 # ours and the engine's after --, with values of which most are too small or too large
 FORMS = (
-    ("-n", "--tensor-parallel-size", ("1", "2", "8")),
-    ("-l", "--max-model-len", ("4096", "32000", "40000")),
+    ("-n", "--tensor-parallel-size", ("1", "2", "8", "16", "7")),
+    ("-l", "--max-model-len", ("4096", "32000", "40000", "200000")),
     ("--memory-utilization", "--gpu-memory-utilization", ("0.05", "0.15", "0.9")),
 )
 
@@ -45,6 +46,9 @@ def test_each_change_that_fits_does(capsys: pytest.CaptureFixture[str]) -> None:
     for _ in range(examples(12, 60)):
         ours, theirs = drawn(chance)
         _, _, err = output(capsys, "plan", *ours, "--", *theirs)
+        for own, engines, _ in FORMS:
+            if engines in theirs:
+                assert re.search(rf"(?<![\w-]){own}\b", err) is None, err
         _, found, listed = err.partition("A change that fits: ")
         if not found or listed.startswith("a machine"):
             continue

@@ -17,10 +17,10 @@ from gaudi_launch.core.launch.machine import load
 from gaudi_launch.core.models.model import Model
 from gaudi_launch.core.planning.balanced_cards import with_balanced_cards
 from gaudi_launch.core.planning.engine import Engine
+from gaudi_launch.core.planning.passthrough import parallel_sizes
 from gaudi_launch.core.planning.placement import Placement, check_named
 from gaudi_launch.core.planning.planner import Draft, buckets_of, draft, place, refuse_options
 from gaudi_launch.core.planning.request import Request
-from gaudi_launch.core.planning.requested_cards import parallel_sizes
 from gaudi_launch.core.planning.speed import step_time_in
 from gaudi_launch.core.planning.support_answer import check_support
 from gaudi_launch.core.predict.limits import CoverageQuestion, EngineLimits

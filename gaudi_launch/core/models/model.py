@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.messages import Message
 
 
@@ -62,13 +61,6 @@ class Model:
     draft: Model | None = None
     state_sizes: Mapping[str, object] = field(default_factory=dict)
     config: Mapping[str, object] = field(default_factory=dict)
-
-    def too_long(self, tokens: int) -> LaunchError:
-        """Return the error (MODEL) of a length above the model's positions."""
-        longest, source = self.max_position_embeddings, self.source
-        return LaunchError(
-            "plan.too_long", ExitCode.MODEL, found=tokens, longest=longest, source=source
-        )
 
     @property
     def is_only_a_name(self) -> bool:

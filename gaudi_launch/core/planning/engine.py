@@ -18,10 +18,11 @@ from gaudi_launch.core.models.sizing import MemoryRules
 from gaudi_launch.core.planning.calibration_rules import Calibration
 from gaudi_launch.core.planning.engine_args import NO_ARGS, EngineArgs
 from gaudi_launch.core.planning.option_table import OptionTable, option_table
+from gaudi_launch.core.planning.passthrough import parallel_sizes
 from gaudi_launch.core.planning.placement import Placement
 from gaudi_launch.core.planning.plan import Command, EngineIdentity, Plan, Setting
 from gaudi_launch.core.planning.request import Request
-from gaudi_launch.core.planning.requested_cards import choose_for, parallel_sizes
+from gaudi_launch.core.planning.requested_cards import choose_for
 from gaudi_launch.core.planning.support_answer import ModelSupport
 from gaudi_launch.core.predict.limits import CoverageQuestion
 

@@ -123,7 +123,14 @@ def length_for(rules: LengthRules, request: Request, model: Model) -> int:
     stated = asked or _of_ranges(request, answers=rules.answers)
     allowed = request.environment.get("VLLM_ALLOW_LONG_MAX_MODEL_LEN", "") in ("1", "true")
     if longest and stated > longest and not (request.force or allowed):
-        raise model.too_long(stated)
+        raise LaunchError(
+            "plan.too_long",
+            ExitCode.MODEL,
+            found=stated,
+            longest=longest,
+            source=model.source,
+            option=written(request.args, "-l"),
+        )
     rounded = round_up(stated, rules.block)
     # an engine option after -- reaches the engine unchanged, and may be less than rounded tokens
     after = request.args.has("--max-model-len", "--max-num-batched-tokens")

@@ -16,10 +16,9 @@ from gaudi_launch.core.planning.effects import additions
 from gaudi_launch.core.planning.engine import Context, Engine, Limits
 from gaudi_launch.core.planning.engine_args import NO_ARGS, EngineArgs
 from gaudi_launch.core.planning.parse_ranges import share
-from gaudi_launch.core.planning.passthrough import with_user_args, written
+from gaudi_launch.core.planning.passthrough import parallel_sizes, with_user_args, written
 from gaudi_launch.core.planning.plan import Setting, variables_of
 from gaudi_launch.core.planning.precision import fp8_cache, runs_fp8
-from gaudi_launch.core.planning.requested_cards import parallel_sizes
 from gaudi_launch.core.predict.shape import shape_of
 
 _OFF = ("", "0", "false", "False")

@@ -21,13 +21,15 @@ from gaudi_launch.core.models.model import Model
 from gaudi_launch.core.planning.engine_args import EngineArgs
 from gaudi_launch.core.planning.launch_options import LaunchOptions
 from gaudi_launch.core.planning.option_table import option_table
+from gaudi_launch.core.planning.parse import number
 from gaudi_launch.core.planning.plan import EngineIdentity, Overridden, Setting
 from gaudi_launch.core.planning.request import Request
-from gaudi_launch.core.planning.requested_cards import COPIES, STAGES, parallel_sizes
 from gaudi_launch.core.planning.secret_args import CONFIG, is_secret_file
 
 # the engine determines the length itself (upstream's human_readable_int_or_auto)
 _ITS_OWN = ("auto", "-1")
+STAGES, COPIES = "--pipeline-parallel-size", "--data-parallel-size"
+_MOST_PARTS = 64
 EXPERTS = "--enable-expert-parallel"
 # vllm/config/parallel.py __post_init__: read where no option gives the copies
 _VARIABLES_APART = {"VLLM_DP_SIZE": "1", "VLLM_DP_RANK": "0", "VLLM_DP_RANK_LOCAL": "0"}
@@ -108,6 +110,15 @@ def written(args: EngineArgs, flag: str, *names: str) -> str:
     """
     known = names or next(word.names for word in _WORDS if word.flag == flag)
     return next((name for name in known if args.has(name)), flag)
+
+
+def parallel_sizes(args: EngineArgs) -> tuple[int, int]:
+    """Return the pipeline stages of the model, and its copies by data parallelism.
+
+    Each stage of each copy uses separate cards. Raises LaunchError (USAGE).
+    """
+    stages, copies = (args.last(name) or "1" for name in (STAGES, COPIES))
+    return number(STAGES, stages, 1, _MOST_PARTS), number(COPIES, copies, 1, _MOST_PARTS)
 
 
 def with_options(request: Request, identity: EngineIdentity) -> Request:

@@ -91,8 +91,11 @@ def parse_visible(text: str | None) -> tuple[int, ...] | None:
     return parse_modules(text, "HABANA_VISIBLE_MODULES")
 
 
-def check_named(modules: tuple[int, ...], wanted: int) -> None:
-    """Raise LaunchError (USAGE) unless -m names this number of modules, each once."""
+def check_named(modules: tuple[int, ...], wanted: int, option: str = "-n") -> None:
+    """Raise LaunchError (USAGE) unless -m names this number of modules, each once.
+
+    ``option`` is the one by which the user gave the number.
+    """
     refuse_doubles(modules, "-m")
     if len(modules) != wanted:
         raise LaunchError(
@@ -101,6 +104,7 @@ def check_named(modules: tuple[int, ...], wanted: int) -> None:
             cards=wanted,
             count=len(modules),
             modules=_list(modules),
+            option=option,
         )
 
 
@@ -109,19 +113,21 @@ def choose(
     cards: int | None = None,
     modules: tuple[int, ...] | None = None,
     visible: tuple[int, ...] | None = None,
+    option: str = "-n",
 ) -> Placement:
     """Return the cards for this deployment and the CPUs of their processes.
 
     ``cards`` is the number (default: that of ``modules``, else 1), ``modules`` the user's choice,
-    whose order is kept, ``visible`` the modules that the environment allows. Raises LaunchError:
-    USAGE for inconsistent options, MACHINE when the machine lacks these cards or they are not free.
+    whose order is kept, ``visible`` the modules that the environment allows, ``option`` the one by
+    which the user gave the number. Raises LaunchError: USAGE for inconsistent options, MACHINE when
+    the machine lacks these cards or they are not free.
     """
     wanted = len(modules or ()) or 1
     if cards is not None:
         wanted = cards
     wanted = number("-n", str(wanted))
     if modules is not None:
-        check_named(modules, wanted)
+        check_named(modules, wanted, option)
     _check_host(host)
     reasons: list[Message] = []
     warnings: list[Message] = []
@@ -133,7 +139,7 @@ def choose(
             shown = {"modules": _list(outside), "visible": _list(visible or ())}
             warnings.append(message("placement.outside_visible", **shown))
     else:
-        chosen = _best(host, wanted, visible, reasons)
+        chosen = _best(host, wanted, visible, option, reasons)
     _warn(host, chosen, warnings, asked=modules is not None)
     nodes, shares = _nodes_of(host, chosen), share_cpus(host)
     by_module = {module: shares[module] for module in chosen if shares.get(module)}
@@ -187,7 +193,11 @@ def _check(host: Host, modules: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _best(
-    host: Host, wanted: int, visible: tuple[int, ...] | None, reasons: list[Message]
+    host: Host,
+    wanted: int,
+    visible: tuple[int, ...] | None,
+    option: str,
+    reasons: list[Message],
 ) -> tuple[int, ...]:
     """Return the best free set of this many modules."""
     allowed = host.modules
@@ -196,7 +206,7 @@ def _best(
         reasons.append(message("placement.visible", visible=_list(visible)))
     free = tuple(module for module in host.free_modules if module in allowed)
     if wanted > len(free):
-        raise _too_few(host, wanted, allowed, free, visible)
+        raise _too_few(host, wanted, allowed, free, visible, option)
     candidates = _candidates(host, free, wanted)
     if not candidates:
         raise LaunchError(
@@ -237,6 +247,7 @@ def _too_few(
     allowed: tuple[int, ...],
     free: tuple[int, ...],
     visible: tuple[int, ...] | None,
+    option: str,
 ) -> LaunchError:
     if wanted > len(host.modules):
         return LaunchError(
@@ -245,6 +256,7 @@ def _too_few(
             cards=wanted,
             count=len(host.modules),
             known=_list(host.modules),
+            option=option,
         )
     used = [module for module in allowed if module not in free]
     if visible is not None and wanted > len(allowed):
@@ -254,6 +266,7 @@ def _too_few(
             cards=wanted,
             visible=_list(visible),
             known=_list(host.modules),
+            option=option,
         )
     if not free:
         return LaunchError("placement.none_free", ExitCode.MACHINE, holders=holders(host, used))

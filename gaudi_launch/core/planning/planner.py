@@ -28,6 +28,7 @@ from gaudi_launch.core.planning.passthrough import (
     REPLICAS,
     has_parts,
     overruled_flags,
+    parallel_sizes,
     refuse_layout,
     refuse_no_experts,
     refuse_parts_apart,
@@ -39,7 +40,7 @@ from gaudi_launch.core.planning.placement import Placement
 from gaudi_launch.core.planning.plan import Command, EngineIdentity, Plan, Setting
 from gaudi_launch.core.planning.precision import check_stored_type, runs_fp8, weight_type
 from gaudi_launch.core.planning.request import Request
-from gaudi_launch.core.planning.requested_cards import for_modules, parallel_sizes
+from gaudi_launch.core.planning.requested_cards import for_modules
 from gaudi_launch.core.planning.scale_out import with_scale_out
 from gaudi_launch.core.planning.support_answer import check_support
 

@@ -7,13 +7,9 @@ from gaudi_launch.core.base.messages import text
 from gaudi_launch.core.host.hardware import Host
 from gaudi_launch.core.models.model import Model
 from gaudi_launch.core.models.sizing import divides
-from gaudi_launch.core.planning.engine_args import EngineArgs
-from gaudi_launch.core.planning.parse import number
+from gaudi_launch.core.planning.passthrough import written
 from gaudi_launch.core.planning.placement import USUAL_COUNTS, Placement, choose, parse_visible
 from gaudi_launch.core.planning.request import Request
-
-STAGES, COPIES = "--pipeline-parallel-size", "--data-parallel-size"
-_MOST_PARTS = 64
 
 
 def choose_for(request: Request, host: Host, cards: int | None) -> Placement:
@@ -31,7 +27,7 @@ def choose_for(request: Request, host: Host, cards: int | None) -> Placement:
         if busy:
             names = ",".join(map(str, busy))
             raise LaunchError("plan.visible_busy", ExitCode.MACHINE, found=given, busy=names)
-    return choose(host, cards, request.modules, visible)
+    return choose(host, cards, request.modules, visible, written(request.args, "-n"))
 
 
 def refuse_heads(request: Request, model: Model, cards: int) -> None:
@@ -47,8 +43,9 @@ def refuse_heads(request: Request, model: Model, cards: int) -> None:
 
 
 def counts_for(request: Request, model: Model) -> str:
-    """Return the -n that divide a model evenly, for a remedy."""
-    numbers = ", ".join(f"-n {n}" for n in USUAL_COUNTS if divides(model, n))
+    """Return the numbers of cards that divide a model evenly, as options for a remedy."""
+    option = written(request.args, "-n")
+    numbers = ", ".join(f"{option} {n}" for n in USUAL_COUNTS if divides(model, n))
     return for_modules(request, numbers)
 
 
@@ -57,12 +54,3 @@ def for_modules(request: Request, numbers: str) -> str:
     if request.modules is None or "-n " not in numbers:
         return numbers
     return text("placement.in_place", numbers=numbers)
-
-
-def parallel_sizes(args: EngineArgs) -> tuple[int, int]:
-    """Return the pipeline stages of the model, and its copies by data parallelism.
-
-    Each stage of each copy uses separate cards. Raises LaunchError (USAGE).
-    """
-    stages, copies = (args.last(name) or "1" for name in (STAGES, COPIES))
-    return number(STAGES, stages, 1, _MOST_PARTS), number(COPIES, copies, 1, _MOST_PARTS)

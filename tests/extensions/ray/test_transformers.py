@@ -94,7 +94,7 @@ def test_on_the_cpu_the_users_options_are_those_of_the_replica() -> None:
             CPU,
             {"max_model_len": 4097, "trust_remote_code": True},
             ExitCode.MODEL,
-            message("plan.too_long", found=4097, longest=4096, source="name"),
+            message("plan.too_long", found=4097, longest=4096, source="name", option="-l"),
         ),
     ],
 )
