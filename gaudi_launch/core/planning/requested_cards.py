@@ -43,7 +43,7 @@ def refuse_heads(request: Request, model: Model, cards: int) -> None:
 
 
 def counts_for(request: Request, model: Model) -> str:
-    """Return the numbers of cards that divide a model evenly, as options for a remedy."""
+    """Return options with the numbers of cards that divide a model evenly."""
     option = written(request.args, "-n")
     numbers = ", ".join(f"{option} {n}" for n in USUAL_COUNTS if divides(model, n))
     return for_modules(request, numbers)
