@@ -20,6 +20,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from gaudi_launch.core.base import messages
+from gaudi_launch.core.services import addresses
 from tests.support import durations
 from tests.support.every_case import EVERY_CASE
 from tests.support.processes import free_port, pids, trivial_python
@@ -64,6 +65,8 @@ _MOST_ENGINES = 2
 # the first of them installs vLLM: 150 s on an idle machine, 900 s have been seen on a busy one
 _ENGINE_SECONDS = 1500
 _READ_BY_ALL = ("HF_HUB_OFFLINE", "HF_TOKEN", "HOME", "TMPDIR", "PATH", "GAUDI_LAUNCH_ROOT")
+# where the system takes the ports that a test picks: net.ipv4.ip_local_port_range
+_PORTS_OF_TESTS = 32768
 _LIBC = ctypes.CDLL(None)
 # linux/prctl.h
 _PR_SET_CHILD_SUBREAPER = 36
@@ -85,6 +88,20 @@ def every_id_has_a_sentence() -> Iterator[None]:
     complete = {name: _Complete(messages.catalogue(name)) for name in messages.LANGUAGES}
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(messages, "catalogue", complete.__getitem__)
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def the_usual_ports_are_free() -> Iterator[None]:
+    """Let no plan of a test depend on what else this machine serves; other ports are tried."""
+    real = addresses.check_port
+
+    def check(url: str) -> None:
+        if addresses.address(url)[1] >= _PORTS_OF_TESTS:
+            real(url)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(addresses, "check_port", check)
         yield
 
 
