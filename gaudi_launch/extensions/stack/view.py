@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import shlex
 import sys
 import time
@@ -132,9 +131,7 @@ def _row(service: StackService) -> tuple[str, ...]:
     estimate = plan.estimate
     warmup = "-"
     if estimate is not None:
-        # rounded outwards, so that it fits a column
-        low, high = math.floor(estimate.low_seconds / 60), math.ceil(estimate.high_seconds / 60)
-        warmup = text("stack.minutes", low=low, high=high)
+        warmup = span(estimate.low_seconds, estimate.high_seconds)
     return (
         service.name,
         plan.engine.exact,
