@@ -17,7 +17,7 @@ from gaudi_launch.core.engines.support import ended
 from gaudi_launch.core.host.accelerators import accelerators
 from gaudi_launch.core.models.card_memory import FitRow
 from gaudi_launch.core.models.model import Model
-from gaudi_launch.core.models.sizing import in_gib
+from gaudi_launch.core.models.sizing import counted_parameters, in_gib
 from gaudi_launch.core.planning.support_answer import SupportStatus
 
 _FIELDS = (
@@ -303,6 +303,8 @@ def _lines(found: InspectedModel) -> list[tuple[str, object]]:
     parameters = None
     if model.parameters:
         parameters = f"{model.parameters / 1e9:.1f}B ({model.parameters:,})"
+    elif counted := counted_parameters(model):
+        parameters = text("models.counted", billions=f"{counted / 1e9:.1f}")
     weights = "" if model.source == "hub" else text("models.no_weights")
     if model.weight_bytes:
         weights = f"{model.weight_bytes / 2**30:.2f} GiB"

@@ -15,7 +15,7 @@ from gaudi_launch.core.base.json_values import array, mapping
 from gaudi_launch.core.base.messages import Message
 from gaudi_launch.core.base.reader import parse_json, shipped_json
 from gaudi_launch.core.base.redact import redact_text
-from gaudi_launch.core.models.config_dialects import in_usual_names, text_type
+from gaudi_launch.core.models.config_dialects import EXPERT_KEYS, in_usual_names, text_type
 from gaudi_launch.core.models.fp8.conversion_record import is_recorded
 from gaudi_launch.core.models.model import Model
 
@@ -34,15 +34,6 @@ _VISION_NAME = re.compile(
     r"llava|pixtral|internvl|idefics|paligemma|smolvlm|minicpm-v|(?<![a-z])vl(?![a-z])|(?<![a-z])vision(?![a-z])"
     r"|gemma-3-(4|12|27)b|llama-4",
     re.IGNORECASE,
-)
-# how the families count their experts (config.json of Mixtral, Qwen MoE, DeepSeek, Llama 4, GLM,
-# DBRX, Jamba)
-_EXPERT_KEYS = (
-    "num_local_experts",
-    "num_experts",
-    "n_routed_experts",
-    "moe_num_experts",
-    "num_routed_experts",
 )
 _POSITION_KEYS = (
     "max_position_embeddings",
@@ -192,7 +183,8 @@ def model_from_config(
     text = text_part(document)
     heads = _number(text, "num_attention_heads", "n_head", "n_heads")
     hidden = _number(text, "hidden_size", "n_embd", "d_model")
-    experts = _number(text, *_EXPERT_KEYS)
+    # doge: the class has a number of experts also where it has none
+    experts = None if text.get("is_moe") is False else _number(text, *EXPERT_KEYS)
     rank = None
     kinds = (document.get("model_type"), text.get("model_type"))
     if any(isinstance(kind, str) and kind in mla_types() for kind in kinds):

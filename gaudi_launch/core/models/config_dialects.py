@@ -23,6 +23,15 @@ _PARALLEL = ("falcon_h1",)
 # transformers 5.19: classes that make the MLP four times as wide where config.json has no width
 _FOUR_TIMES = ("bloom", "mpt", "falcon", "gpt2", "gptj", "gpt_bigcode", "gpt_neo", "codegen")
 _WIDTHS = ("intermediate_size", "n_inner", "ffn_hidden_size")
+# how the families count their experts (config.json of Mixtral, Qwen MoE, DeepSeek, Llama 4, GLM,
+# DBRX, Jamba)
+EXPERT_KEYS = (
+    "num_local_experts",
+    "num_experts",
+    "n_routed_experts",
+    "moe_num_experts",
+    "num_routed_experts",
+)
 # the usual name and where a family has the number
 _PLACES = (
     # dbrx
@@ -63,9 +72,12 @@ def in_usual_names(document: Mapping[str, Any], kind: str, *, is_part: bool) -> 
     for own, usual in facts.get("names", {}).items():
         if own in document and usual not in document:
             known[usual] = document[own]
+    if any(key in document for key in EXPERT_KEYS):
+        # step3p7: its class inherits another number by another of these names
+        known = {name: value for name, value in known.items() if name not in EXPERT_KEYS}
     found = {**known, **document}
     found.update(_placed(found))
-    for translate in (_widths, _enumerated, _layer_kinds):
+    for translate in (_widths, _enumerated, _by_modality, _layer_kinds):
         found.update(translate(found))
     if kind in _FOUR_TIMES and not any(found.get(name) for name in _WIDTHS):
         found["intermediate_size"] = 4 * _whole(found, "hidden_size")
@@ -131,6 +143,24 @@ def _enumerated(text: Mapping[str, Any]) -> dict[str, Any]:
     count = _whole(text, "num_hidden_layers")
     layers = {each.strip() for each in listed.split(",")}
     return {"moe_layer_freq": [int(str(index) in layers) for index in range(count)]}
+
+
+def _by_modality(text: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the experts of ernie4_5_vl_moe as the lists of ernie4_5_moe_vl.
+
+    transformers 5.19: models/ernie4_5_vl_moe/configuration_ernie4_5_vl_moe.py has one number of
+    experts for each of the widths.
+    """
+    widths, count = text.get("moe_intermediate_size"), text.get("moe_num_experts")
+    kind = str(text.get("model_type"))
+    if not (kind.startswith("ernie4_5_vl_moe") and isinstance(widths, list)):
+        return {}
+    counts = [count] * len(widths)
+    found: dict[str, Any] = {"moe_num_experts": counts, "num_experts": counts}
+    kinds = text.get("mlp_layer_types")
+    if isinstance(kinds, list) and "sparse" in kinds:
+        found["moe_layer_start_index"] = kinds.index("sparse")
+    return found
 
 
 def _layer_kinds(text: Mapping[str, Any]) -> dict[str, Any]:

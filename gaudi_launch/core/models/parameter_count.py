@@ -37,6 +37,7 @@ _PLAIN_TYPES = (
     "gptj", "gpt_neo", "gpt2", "gpt_bigcode", "starcoder2", "bloom", "opt", "falcon", "phi", "mpt",
     "codegen", "xglm", "nemotron", "apertus", "arcee", "jais2", "persimmon", "fuyu", "bert",
     "roberta", "xlm-roberta", "camembert", "electra", "distilbert", "whisper", "bart", "mbart",
+    "nanochat",
 )  # fmt: skip
 _GATED_TYPES = ("phi3", "phimoe", "phi4", "nemotron-nas", "falcon_h1")
 # ends of the names of classes without an output head; WRITING_MODELS end so and have one

@@ -144,7 +144,7 @@ def weight_bytes(model: Model, dtype: str = "bfloat16") -> float | None:
         dtype not in WEIGHT_BYTES
     ):  # compressed-tensors and the like: as large on the card as on disk, or not known
         return None
-    parameters = model.parameters or _counted(model)
+    parameters = model.parameters or counted_parameters(model)
     if parameters:
         wide = _unquantised(model) if on_disk == dtype and dtype in _LINEAR_ONLY else 0
         return loaded * ((parameters - wide) * WEIGHT_BYTES[dtype] + wide * _WIDE_BYTES)
@@ -160,7 +160,7 @@ def _unquantised(model: Model) -> int:
     return found.embedding + found.head + found.tower if found else 0
 
 
-def _counted(model: Model) -> int | None:
+def counted_parameters(model: Model) -> int | None:
     """Return the parameters by config.json alone, for a folder without weights.
 
     Return None where it lacks a width: a guess is not a size.

@@ -77,14 +77,32 @@ ERNIE = {
 }
 
 
-def test_experts_by_modality_are_counted_with_the_width_of_each() -> None:
+# as transformers 5 writes it
+NEWER = {
+    **ERNIE,
+    "model_type": "ernie4_5_vl_moe",
+    "moe_num_experts": 64,
+    "moe_layer_start_index": None,
+    "mlp_layer_types": ["dense"] + 27 * ["sparse"],
+}
+
+
+@pytest.mark.parametrize("config", [ERNIE, NEWER])
+def test_experts_by_modality_are_counted_with_the_width_of_each(config: dict[str, Any]) -> None:
     # profiles/models/ernie-4.5-vl-28b-a3b.yaml: counted by transformers' class on the meta device
-    model = model_from_config("m", ERNIE)
+    model = model_from_config("m", config)
     found = parameters_of(model)
     assert found is not None
     assert found.total == pytest.approx(29_399_294_336, rel=0.01)
     assert weight_bytes(model, "bfloat16") == found.total * 2
     assert shape_of(model) is None
+
+
+def test_a_number_of_the_document_counts_before_another_of_its_class() -> None:
+    # transformers 5.19: Step3p5TextConfig has num_local_experts 128 from the class that it extends
+    text = {"model_type": "step3p5", "n_routed_experts": 288}
+    assert model_from_config("m", {"model_type": "step3p7", "text_config": text}).experts == 288
+    assert model_from_config("m", {"is_moe": False, "num_experts": 16384}).experts is None
 
 
 def test_experts_by_modality_are_not_guessed() -> None:
