@@ -22,8 +22,7 @@ from gaudi_launch.core.models.config import (
     name_of,
 )
 from gaudi_launch.core.models.fp8.conversion_record import CONVERTED
-from gaudi_launch.core.models.fp8.measurements import Published
-from gaudi_launch.core.models.model import Model
+from gaudi_launch.core.models.model import Model, Published
 
 _MOST_BYTES = 1 << 20
 # the facts of `architecture` that are fields of Model
