@@ -9,7 +9,13 @@ from functools import partial
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.fields import OneNumber
-from gaudi_launch.core.planning.parse import MOST_SEQS, MOST_TOKENS, number, parse_modules, tokens
+from gaudi_launch.core.planning.parse import (
+    MOST_SEQS,
+    MOST_TOKENS,
+    number,
+    parse_modules,
+    tokens,
+)
 
 MOST_REPLICAS = 10_000
 # by whether a digit is required before the point
