@@ -112,12 +112,12 @@ def _prepared(options: LaunchOptions) -> Prepared:
 
 def _load(usual: Load, given: EstimateOptions, notes: list[Message]) -> Load:
     """Return the load of the options: ``usual`` where they name none."""
-    demand, found = demand_of(given), past_of(given)
-    load, rate = usual, demand.rate
+    (rate, clients), found = demand_of(given), past_of(given)
+    load = usual
     if found is not None:
         load = load_of(found, Ranges(), notes).of_clients(usual.clients)
-        if found.own_times and not demand.clients:
+        if found.own_times and not clients:
             rate = rate or rate_of_trace(found.requests, notes)
     if rate:
         return load.at_rate(rate)
-    return load.of_clients(demand.clients or usual.clients)
+    return load.of_clients(clients or usual.clients)

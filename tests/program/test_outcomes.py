@@ -101,7 +101,7 @@ def test_a_part_of_a_cluster_that_does_not_end_is_exit_code_1(
     trouble: str | None, code: int, replaced: Any
 ) -> None:
     replaced(cluster_case.to_end, ("site", ()))
-    downs = replaced(cluster_case.down, [SimpleNamespace(trouble=trouble)])
+    downs = replaced(cluster_case.down, {("a", "ray"): trouble})
     replaced(cluster_view.show_down, None)
     assert run(["cluster", "down"]) == code
     assert downs == [(("site", ()), {})]

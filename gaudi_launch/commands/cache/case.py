@@ -49,35 +49,6 @@ class CachedKey:
         return "partial"
 
 
-@dataclass(frozen=True)
-class CacheListing:
-    """The keys of a cache root.
-
-    ``flat``: files of the start scripts are in the root itself.
-    """
-
-    root: Path
-    keys: tuple[CachedKey, ...]
-    flat: bool
-
-
-@dataclass(frozen=True)
-class KeyVerdict:
-    """The findings about one key."""
-
-    entry: CacheEntry
-    findings: Findings
-
-
-@dataclass(frozen=True)
-class PruneResult:
-    """The keys that the limits condemn, and the names of those that were removed."""
-
-    root: Path
-    doomed: tuple[Doomed, ...]
-    removed: tuple[str, ...]
-
-
 def root_of(cache: Path | None) -> Path:
     """Return the cache root: the given one, else that of this user."""
     if cache is not None:
@@ -92,7 +63,7 @@ def parts_here(machine: str | None) -> KeyParts:
     return parts_of_host(load(machine))
 
 
-def listing(root: Path, machine: str | None) -> CacheListing:
+def listing(root: Path, machine: str | None) -> list[CachedKey]:
     """List the keys of a root, compared with this machine or the given one."""
     from gaudi_launch.core.recipes.ship import differences
 
@@ -101,7 +72,7 @@ def listing(root: Path, machine: str | None) -> CacheListing:
     for entry in cache_root.entries(root):
         different = differences(entry.ledger, here) if entry.ledger is not None else ()
         keys.append(CachedKey(entry, different))
-    return CacheListing(root, tuple(keys), cache_root.flat_files(root))
+    return keys
 
 
 def indexed(root: Path, key: str) -> tuple[CacheEntry, Ledger]:
@@ -112,16 +83,18 @@ def indexed(root: Path, key: str) -> tuple[CacheEntry, Ledger]:
     return entry, entry.ledger
 
 
-def verify(root: Path, key: str | None, *, quick: bool) -> list[KeyVerdict]:
+def verify(root: Path, key: str | None, *, quick: bool) -> list[tuple[CacheEntry, Findings]]:
     """Compare one key or all with their indexes."""
     chosen: Sequence[CacheEntry] = (
         [maintenance.find(root, key)] if key else cache_root.entries(root, sizes=False)
     )
-    return [KeyVerdict(entry, maintenance.check(root, entry, quick=quick)) for entry in chosen]
+    return [(entry, maintenance.check(root, entry, quick=quick)) for entry in chosen]
 
 
-def prune(root: Path, max_size: str | None, older: str | None, *, remove: bool) -> PruneResult:
-    """Return the keys that the limits condemn; ``remove`` deletes them.
+def prune(
+    root: Path, max_size: str | None, older: str | None, *, remove: bool
+) -> tuple[list[Doomed], list[str]]:
+    """Return the keys that the limits condemn, and the names of removed ones.
 
     Raises LaunchError without any limit, or for a limit that cannot be read.
     """
@@ -139,7 +112,7 @@ def prune(root: Path, max_size: str | None, older: str | None, *, remove: bool) 
             maintenance.remove(root, each.entry)
             removed.append(each.entry.key)
         maintenance.sweep(root)
-    return PruneResult(root, tuple(doomed), tuple(removed))
+    return doomed, removed
 
 
 def sync_command(root: Path, key: str, target: str) -> list[str]:

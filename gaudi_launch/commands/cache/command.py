@@ -29,8 +29,11 @@ def list_(
     """
     from gaudi_launch.commands.cache.case import listing, root_of
     from gaudi_launch.commands.cache.view import show_listing
+    from gaudi_launch.core.recipes.cache_root import flat_files
 
-    show_listing(listing(root_of(cache), machine), as_json, complete=everything)
+    root = root_of(cache)
+    found = listing(root, machine)
+    show_listing(root, found, as_json, flat=flat_files(root), complete=everything)
 
 
 @app.command()
@@ -61,7 +64,7 @@ def verify(
     root = use_case.root_of(cache)
     verdicts = use_case.verify(root, key, quick=quick)
     show_verdicts(root, verdicts, as_json)
-    raise typer.Exit(0 if all(verdict.findings.sound for verdict in verdicts) else 1)
+    raise typer.Exit(0 if all(findings.sound for _, findings in verdicts) else 1)
 
 
 @app.command()
@@ -80,8 +83,9 @@ def prune(
     from gaudi_launch.commands.cache import case as use_case
     from gaudi_launch.commands.cache.view import show_pruned
 
-    found = use_case.prune(use_case.root_of(cache), max_size, older, remove=yes)
-    show_pruned(found, yes, as_json)
+    root = use_case.root_of(cache)
+    doomed, removed = use_case.prune(root, max_size, older, remove=yes)
+    show_pruned(root, doomed, removed, yes, as_json)
 
 
 @app.command()

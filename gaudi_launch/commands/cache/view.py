@@ -16,9 +16,11 @@ from gaudi_launch.core.base.messages import text
 from gaudi_launch.core.recipes.key import part_label
 
 if TYPE_CHECKING:
-    from gaudi_launch.commands.cache.case import CachedKey, CacheListing, KeyVerdict, PruneResult
+    from gaudi_launch.commands.cache.case import CachedKey
     from gaudi_launch.core.recipes.cache_root import CacheEntry
     from gaudi_launch.core.recipes.ledger import Ledger
+    from gaudi_launch.core.recipes.manifest import Findings
+    from gaudi_launch.core.recipes.size_limits import Doomed
 
 _SHOWN_FILES = 5
 _COLUMNS = (
@@ -52,7 +54,7 @@ def key_json(key: CachedKey) -> dict[str, Any]:
     if ledger is None:
         return row
     return row | {
-        "differences": [{"name": d.name, "was": d.was, "now": d.now} for d in key.differences],
+        "differences": [asdict(each) for each in key.differences],
         "model": ledger.parts.model,
         "engine": ledger.parts.engine,
         "cards": ledger.parts.tensor_parallel,
@@ -63,39 +65,41 @@ def key_json(key: CachedKey) -> dict[str, Any]:
     }
 
 
-def show_listing(found: CacheListing, as_json: bool, *, complete: bool = False) -> None:
+def show_listing(
+    root: Path, found: Sequence[CachedKey], as_json: bool, *, flat: bool, complete: bool = False
+) -> None:
     """Print how many keys fit this machine, and a row for each.
 
-    ``complete``: with every column.
+    ``flat``: files of the start scripts are in the root itself. ``complete``: with every column.
     """
     if as_json:
-        rows = [key_json(key) for key in found.keys]
-        emit_json({"schema": 1, "root": str(found.root), "flat": found.flat, "entries": rows})
+        rows = [key_json(key) for key in found]
+        emit_json({"schema": 1, "root": str(root), "flat": flat, "entries": rows})
         return
-    root, flat = str(found.root), []
-    if found.flat and all(key.entry.folder != found.root for key in found.keys):
-        flat = [text("cache.flat_hint", path=root)]
-    if not found.keys:
+    tail = []
+    if flat and all(key.entry.folder != root for key in found):
+        tail = [text("cache.flat_hint", path=str(root))]
+    if not found:
         serve = next_line("gaudi-launch serve MODEL")
-        ShortPage([text("cache.none", path=root), serve], tail=flat).show(complete=True)
+        ShortPage([text("cache.none", path=str(root)), serve], tail=tail).show(complete=True)
         return
     columns = _COLUMNS if complete else _SHORT
     shown = [_COLUMNS.index(name) for name in columns]
     noted = []
-    for key in found.keys:
+    for key in found:
         cells = _cells(key)
         noted.append(NotedRow(tuple(cells[at] for at in shown), _remark(key)))
-    total = size_text(sum(key.entry.bytes for key in found.keys))
-    hits = sum(key.state == "hit" for key in found.keys)
+    total = size_text(sum(key.entry.bytes for key in found))
+    hits = sum(key.state == "hit" for key in found)
     page = ShortPage(
         [
-            text("cache.answer", n=len(found.keys), path=root, size=total, hits=hits),
-            next_line(f"gaudi-launch cache show {found.keys[0].entry.key}"),
+            text("cache.answer", n=len(found), path=str(root), size=total, hits=hits),
+            next_line(f"gaudi-launch cache show {found[0].entry.key}"),
         ],
         [text(f"cache.column_{name}") for name in _COLUMNS if name in columns],
         noted,
         right=[at for at, name in enumerate(columns) if name in _NUMBERS],
-        tail=flat,
+        tail=tail,
     )
     page.show(complete=complete)
 
@@ -168,40 +172,41 @@ def show_key(entry: CacheEntry, ledger: Ledger, as_json: bool) -> None:
     ).show(complete=True)
 
 
-def show_verdicts(root: Path, verdicts: Sequence[KeyVerdict], as_json: bool) -> None:
+def show_verdicts(
+    root: Path, verdicts: Sequence[tuple[CacheEntry, Findings]], as_json: bool
+) -> None:
     """Print what was found of each key."""
     if as_json:
-        sound = all(verdict.findings.sound for verdict in verdicts)
-        keys = [verdict_json(verdict) for verdict in verdicts]
+        sound = all(findings.sound for _, findings in verdicts)
+        keys = [verdict_json(*verdict) for verdict in verdicts]
         emit_json({"schema": 1, "root": str(root), "sound": sound, "keys": keys})
         return
     if not verdicts:
         console().print(text("cache.none", path=str(root)))
     for verdict in verdicts:
-        _show_verdict(verdict)
+        _show_verdict(*verdict)
 
 
-def verdict_json(verdict: KeyVerdict) -> dict[str, Any]:
+def verdict_json(entry: CacheEntry, findings: Findings) -> dict[str, Any]:
     """Return the findings about a key for programs."""
-    ledger = verdict.entry.ledger
     return {
-        "key": verdict.entry.key,
-        "sound": verdict.findings.sound,
-        "complete": ledger.complete if ledger is not None else False,
-        "trouble": verdict.entry.trouble,
-        **asdict(verdict.findings),
+        "key": entry.key,
+        "sound": findings.sound,
+        "complete": entry.ledger.complete if entry.ledger is not None else False,
+        "trouble": entry.trouble,
+        **asdict(findings),
     }
 
 
-def _show_verdict(verdict: KeyVerdict) -> None:
-    out, entry = console(), verdict.entry
-    state = "cache.sound" if verdict.findings.sound else "cache.unsound"
+def _show_verdict(entry: CacheEntry, findings: Findings) -> None:
+    out = console()
+    state = "cache.sound" if findings.sound else "cache.unsound"
     out.print(text(state, key=entry.key))
     if entry.trouble:
         out.print("  " + text("cache.no_ledger", key=entry.key, why=entry.trouble))
     elif entry.ledger is not None and not entry.ledger.complete:
         out.print("  " + text("cache.interrupted", key=entry.key))
-    for word, names in asdict(verdict.findings).items():
+    for word, names in asdict(findings).items():
         if names:
             shown = ", ".join(names[:_SHOWN_FILES]) + (" ..." if len(names) > _SHOWN_FILES else "")
             line = text(
@@ -210,23 +215,25 @@ def _show_verdict(verdict: KeyVerdict) -> None:
             out.print(f"  {line}")
 
 
-def show_pruned(found: PruneResult, removes: bool, as_json: bool) -> None:
+def show_pruned(
+    root: Path, doomed: Sequence[Doomed], removed: Sequence[str], removes: bool, as_json: bool
+) -> None:
     """Print the keys that go, with the reason of each."""
     if as_json:
         rows = [
             {"key": d.entry.key, "bytes": d.entry.bytes, "reason": d.reason.render()}
-            for d in found.doomed
+            for d in doomed
         ]
-        emit_json({"schema": 1, "root": str(found.root), "doomed": rows, "removed": found.removed})
+        emit_json({"schema": 1, "root": str(root), "doomed": rows, "removed": removed})
         return
     out = console()
-    for each in found.doomed:
+    for each in doomed:
         out.print(f"{each.entry.key}  {size_text(each.entry.bytes)}  {each.reason.render()}")
-    total = size_text(sum(each.entry.bytes for each in found.doomed))
-    id = "cache.would_prune" if found.doomed else "cache.prune_none"
+    total = size_text(sum(each.entry.bytes for each in doomed))
+    id = "cache.would_prune" if doomed else "cache.prune_none"
     if removes:
         id = "cache.pruned"
-    out.print(text(id, count=len(found.doomed), size=total))
+    out.print(text(id, count=len(doomed), size=total))
 
 
 def show_exported(key: str, file: Path, files: int, total: int, as_json: bool) -> None:

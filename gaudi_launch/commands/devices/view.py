@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from gaudi_launch.cli.console import console, known, say, sentences
@@ -73,9 +73,7 @@ def to_json(host: Host, use: DeviceUse) -> dict[str, Any]:
                 "firmware": card.firmware,
                 "busy": card.busy,
                 "busy_because": card.busy_because,
-                "holders": [
-                    {"pid": h.pid, "command": h.command, "user": h.user} for h in card.holders
-                ],
+                "holders": [asdict(holder) for holder in card.holders],
                 "sources": dict(card.sources),
             }
             for card in host.cards
@@ -97,16 +95,13 @@ def show(host: Host, use: DeviceUse, machine: str | None, *, complete: bool) -> 
     cards = sorted(host.cards, key=lambda card: (card.module is None, card.module, card.index))
     groups = "; ".join(map(format_cpus, host.groups)) or text("host.devices_unknown")
     product = host.product or text("host.devices_unknown")
+    summary = text("host.devices_summary", product=product, groups=groups)
     page = ShortPage(
         [_free(host), next_line(_next(host, machine))],
         text("host.devices_columns" if complete else "host.devices_short").split("|"),
         [NotedRow(_cells(card, use, complete=complete)) for card in cards],
         right=(0, 1, 4, 6, 7, 8, 9) if complete else (0, 1, 2, 3),
-        tail=[
-            *_commands(cards),
-            text("host.devices_summary", product=product, groups=groups),
-            *notes,
-        ],
+        tail=[*_commands(cards), summary, *notes],
     )
     page.show(complete=complete)
     if use.lost:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -167,13 +168,7 @@ def show_undone(root: Path, outcomes: Sequence[RemedyOutcome], as_json: bool) ->
 
 
 def _outcome_json(outcome: RemedyOutcome) -> dict[str, Any]:
-    return {
-        "path": f"/{outcome.path}",
-        "status": outcome.status,
-        "before": outcome.before,
-        "after": outcome.after,
-        "reason": outcome.reason,
-    }
+    return {**asdict(outcome), "path": f"/{outcome.path}"}
 
 
 def _print(out: Console, lines: Sequence[Text]) -> None:

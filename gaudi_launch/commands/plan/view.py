@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gaudi_launch.cli.console import LABEL_WIDTH, can_show, console, labelled
@@ -35,12 +34,6 @@ _EVIDENCE = {
 }
 
 
-@dataclass(frozen=True)
-class _Verdict:
-    sentence: str
-    style: str
-
-
 def show(checked: CheckedPlan, speed: SpeedEstimate | None, serve_command: Sequence[str]) -> None:
     """Print the first screen; ``serve_command`` is what would start this plan."""
     head, facts = first_lines(checked, serve_command), _facts(checked, speed, console())
@@ -52,32 +45,32 @@ def first_lines(checked: CheckedPlan, serve_command: Sequence[str]) -> list[Text
     """Return the verdict, and the command to type next."""
     from rich.text import Text
 
-    verdict = _verdict(checked)
     command = _next(checked, serve_command)
     lines = [next_line(shlex.join(command))] if command else []
-    return [Text(verdict.sentence, style=verdict.style), *lines]
+    return [Text(*_verdict(checked)), *lines]
 
 
-def _verdict(checked: CheckedPlan) -> _Verdict:
+def _verdict(checked: CheckedPlan) -> tuple[str, str]:
+    """Return the sentence, and its style on a terminal."""
     made = checked.plan
     count = len(made.placement.modules)
     values = {"model": made.model["name"] or made.model["path"], "cards": count}
     if checked.refusal is not None:
-        return _Verdict(checked.refusal.text.render(), "bold red")
+        return checked.refusal.text.render(), "bold red"
     if checked.failed and checked.prepared.host.origin == "live":
         why = " ".join(finding.message.render() for finding in checked.failed)
-        return _Verdict(text("plan.verdict_stops", why=why), "bold red")
+        return text("plan.verdict_stops", why=why), "bold red"
     if not made.placement.modules:
-        return _Verdict(text("plan.verdict_cpu", **values), "bold green")
+        return text("plan.verdict_cpu", **values), "bold green"
     if checked.prepared.model.is_only_a_name:
-        return _Verdict(text("plan.verdict_unknown", **values), "bold yellow")
+        return text("plan.verdict_unknown", **values), "bold yellow"
     if not made.memory:
-        return _Verdict(text("plan.verdict_unchecked", **values), "bold yellow")
+        return text("plan.verdict_unchecked", **values), "bold yellow"
     if made.num_blocks is None and made.memory["free"] <= 0:
-        return _Verdict(text("plan.verdict_too_large", **values), "bold red")
+        return text("plan.verdict_too_large", **values), "bold red"
     if any(warning.id == "fit.tight" for warning in made.warnings):
-        return _Verdict(text("plan.verdict_tight", **values), "bold yellow")
-    return _Verdict(text("plan.verdict_fits", **values), "bold green")
+        return text("plan.verdict_tight", **values), "bold yellow"
+    return text("plan.verdict_fits", **values), "bold green"
 
 
 def _facts(checked: CheckedPlan, speed: SpeedEstimate | None, out: Console) -> list[Text]:

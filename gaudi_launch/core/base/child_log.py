@@ -1,4 +1,4 @@
-"""Log child processes in the debug log: arguments, exit status and seconds."""
+"""Child processes: their lines in the debug log, and the end of their output."""
 
 from __future__ import annotations
 
@@ -68,3 +68,13 @@ class ChildLog:
         shown = "unknown" if status is None else status
         after = f" ({why})" if why else ""
         self._logger.debug("%s: exit status %s after %.2f s%s", self._name, shown, seconds, after)
+
+
+def end_of(path: Path, most: int, begin: int = 0) -> str:
+    """Return the text of a log's last ``most`` bytes, without those before ``begin``.
+
+    Raises OSError.
+    """
+    with path.open("rb") as file:
+        file.seek(max(begin, file.seek(0, os.SEEK_END) - most))
+        return file.read().decode("utf-8", errors="replace")

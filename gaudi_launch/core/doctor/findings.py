@@ -323,19 +323,14 @@ def check(
     return lambda probe: Check(id, probe, source, needs, level, seconds)
 
 
-@dataclass(frozen=True)
-class Finding:
+@dataclass(frozen=True, kw_only=True)
+class Finding(Verdict):
     """One check's answer for one machine."""
 
     id: str
-    status: str
     title: Message
     why: Message
     source: str
-    message: Message
-    found: Shown = ""
-    expected: Shown = ""
-    remedy: Remedy | None = None
     on_host: bool = False
 
     def to_json(self) -> dict[str, Any]:

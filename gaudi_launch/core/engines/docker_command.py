@@ -163,10 +163,11 @@ def _mounted(mount: Mount) -> tuple[str, str]:
     fields = ["type=bind", f"source={mount.source}", f"target={mount.target}"]
     if mount.read_only:
         fields.append("readonly")
-    return "--mount", ",".join(_csv(field) for field in fields)
+    return "--mount", ",".join(csv_field(each) for each in fields)
 
 
-def _csv(field: str) -> str:
-    if "," not in field and '"' not in field:
-        return field
-    return '"' + field.replace('"', '""') + '"'
+def csv_field(value: str) -> str:
+    """Return a value as one of a line of comma-separated values."""
+    if any(mark in value for mark in ',"\r\n'):
+        return '"' + value.replace('"', '""') + '"'
+    return value

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
-from gaudi_launch.core.base.members import ForeignMember, foreign, member
+from gaudi_launch.core.base.members import foreign, member
 from gaudi_launch.core.engines import detect as detection
 from gaudi_launch.core.engines.detect import Detect, Installed
 from gaudi_launch.core.engines.install.contract import Installation
@@ -70,11 +70,6 @@ NO_PACKAGES = Installed(python="PATH", engine="")
 def _member(name: str) -> Any:
     """Return what MODULE:MEMBER of this package names, imported now."""
     return member(f"gaudi_launch.{name}")
-
-
-def _foreign(found: ForeignMember) -> Entry:
-    """Return the line of an engine of another package, imported when it is made."""
-    return Entry(lambda *args: found.load()(*args))
 
 
 def _made_by(function: str) -> Callable[..., Any]:
@@ -174,7 +169,7 @@ def entry(name: str) -> Entry:
     if found is not None or name in _TAKEN:
         return found or _UNKNOWN
     others = foreign("engines", _TAKEN)
-    return _foreign(others[name]) if name in others else _UNKNOWN
+    return Entry(lambda *args: others[name].load()(*args)) if name in others else _UNKNOWN
 
 
 def is_ray(name: str) -> bool:

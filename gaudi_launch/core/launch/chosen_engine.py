@@ -15,7 +15,6 @@ from gaudi_launch.core.base.steps import step
 from gaudi_launch.core.engines import detect as detection
 from gaudi_launch.core.engines import entries, registry
 from gaudi_launch.core.engines.detect import Detect, Installed, is_elsewhere
-from gaudi_launch.core.launch.launch_request import LaunchRequest
 from gaudi_launch.core.launch.machine import LaunchMachine
 from gaudi_launch.core.models.model import Model
 from gaudi_launch.core.planning.config_file import named_file, with_file
@@ -28,16 +27,18 @@ _log = logging.getLogger(__name__)
 
 
 def choose_engine(
-    launch: LaunchRequest,
+    request: Request,
     machine: LaunchMachine,
     model: Callable[[], Model],
     detect: Detect = detection.detect,
+    *,
+    in_image: bool,
 ) -> tuple[Request, Engine, Installed | None]:
     """Return the completed request, its engine, and the interpreter queried for it.
 
     Raises LaunchError.
     """
-    request, here = launch.request, machine.is_here
+    here = machine.is_here
     look = here or not is_elsewhere(request.python, here=here)
     with step("screen.step_engine"):
         engine, installed = planned_engine(
@@ -45,7 +46,7 @@ def choose_engine(
             model,
             machine.product,
             here=here,
-            look=look and not launch.in_image,
+            look=look and not in_image,
             detect=detect,
         )
     request = for_engine(_with_config_file(request, engine), engine)

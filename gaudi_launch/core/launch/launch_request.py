@@ -6,7 +6,7 @@ import logging
 import os
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
@@ -25,20 +25,6 @@ from gaudi_launch.core.planning.request import Request
 from gaudi_launch.core.planning.secret_args import refuse_secret_args, with_secret_moved
 
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class LaunchRequest:
-    """The request of a launch and its place.
-
-    ``machine`` is None for this one. ``in_image``: the engine is in an image, and no interpreter of
-    this machine is queried for it. ``saved``: the plan of --plan, to compare with.
-    """
-
-    request: Request
-    machine: str | None
-    in_image: bool
-    saved: ComparedPlan | None
 
 
 def to_request(options: LaunchOptions, environment: Mapping[str, str] | None = None) -> Request:
@@ -78,8 +64,12 @@ def completed(
     return Request(**given, environment=environment, files_dir=files_dir, stamp=stamp)
 
 
-def read_options(options: LaunchOptions, *, in_image: bool, secret_file: bool) -> LaunchRequest:
-    """Return the request of these options.
+def read_options(
+    options: LaunchOptions, *, in_image: bool, secret_file: bool
+) -> tuple[Request, str | None, ComparedPlan | None]:
+    """Return the request of these options, its machine and its saved plan.
+
+    The machine is None for this one; the plan is that of --plan, to compare with.
 
     ``secret_file``: a secret option that the engine reads from no variable goes into a file.
     Raises LaunchError.
@@ -90,12 +80,7 @@ def read_options(options: LaunchOptions, *, in_image: bool, secret_file: bool) -
     request = _with_safe_secrets(request, into_file=secret_file)
     if request.model == "demo":
         request = _demo_request(request, in_image=in_image)
-    return LaunchRequest(
-        request,
-        options.machine or simulated or None,
-        in_image,
-        ComparedPlan.of(options),
-    )
+    return request, options.machine or simulated or None, ComparedPlan.of(options)
 
 
 def _with_safe_secrets(request: Request, *, into_file: bool) -> Request:

@@ -20,10 +20,10 @@ from gaudi_launch.core.launch.setup_steps import Room, SetupFacts, SetupStep, ne
 from gaudi_launch.core.models.config import looks_like_hub_id
 from gaudi_launch.core.models.fp8 import measurements
 from gaudi_launch.core.models.fp8.conversion_record import CONVERTED
-from gaudi_launch.core.models.fp8.measurements import Published, clear_stale
+from gaudi_launch.core.models.fp8.measurements import clear_stale
 from gaudi_launch.core.models.fp8.quant_config import QuantFile
 from gaudi_launch.core.models.hub.local import find_local, folder_for
-from gaudi_launch.core.models.model import Model
+from gaudi_launch.core.models.model import Model, Published
 from gaudi_launch.core.models.sizing import WEIGHT_BYTES
 from gaudi_launch.core.planning import profiles
 from gaudi_launch.core.planning.effects import with_overrides

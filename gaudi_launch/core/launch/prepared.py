@@ -19,7 +19,6 @@ from gaudi_launch.core.engines.detect import Installed, detect, engine_facts
 from gaudi_launch.core.engines.introspect import InstalledBuckets
 from gaudi_launch.core.host.hardware import Host
 from gaudi_launch.core.host.host_config import load_config
-from gaudi_launch.core.launch.launch_request import LaunchRequest
 from gaudi_launch.core.launch.machine import LaunchMachine
 from gaudi_launch.core.launch.model_needs import Provision, look
 from gaudi_launch.core.launch.saved_plan import ComparedPlan
@@ -143,7 +142,7 @@ def refuse_simulated(prepared: Prepared) -> None:
 
 
 def read_model(
-    launch: LaunchRequest,
+    request: Request,
     machine: LaunchMachine,
     engine: Engine,
     installed: Installed | None,
@@ -153,23 +152,14 @@ def read_model(
 
     Raises LaunchError for a model or options that the engine does not support.
     """
-    request = launch.request
     host = machine.for_engine(needs_cards=engine.needs_cards)
     if request.tuning == "reference":
         # as with the start scripts, the engine fetches a hub ID by itself
         model, provision = with_overrides(known(), request.args), None
     else:
         request, model, provision = _provided(request, engine, installed, host, known)
-    return Prepared(
-        request,
-        host,
-        model,
-        engine.suited(model),
-        installed,
-        machine.name,
-        provision,
-        launch.saved,
-    )
+    suited = engine.suited(model)
+    return Prepared(request, host, model, suited, installed, machine.name, provision)
 
 
 def _provided(

@@ -74,11 +74,11 @@ def prepare(
     interpreter of this machine is queried for it (``detect``). ``secret_file``: a secret option
     that the engine reads from no variable goes into a file. Raises LaunchError.
     """
-    launch = read_options(options, in_image=in_image, secret_file=secret_file)
-    machine = LaunchMachine(launch.machine)
-    known = cache(partial(known_model, launch.request.model, must_exist=False))
-    request, engine, installed = choose_engine(launch, machine, known, detect)
-    return read_model(replace(launch, request=request), machine, engine, installed, known)
+    request, name, saved = read_options(options, in_image=in_image, secret_file=secret_file)
+    machine = LaunchMachine(name)
+    known = cache(partial(known_model, request.model, must_exist=False))
+    request, engine, installed = choose_engine(request, machine, known, detect, in_image=in_image)
+    return replace(read_model(request, machine, engine, installed, known), saved=saved)
 
 
 def checked_plan(options: LaunchOptions) -> CheckedPlan:

@@ -192,7 +192,9 @@ class _Serving:
         if engine.identity.simulated or not engine.needs_cards:
             yield None, ()
             return
-        _report_orphans(self.reporter)
+        left = orphans()
+        if left:
+            self.reporter.say(text("services.orphans_there", count=len(left)))
         read = partial(load, prepared.machine)
         with claim(read, lambda host: place(request, host, engine), machine_root()) as reserved:
             yield reserved
@@ -288,10 +290,3 @@ def _built_by(plan: Plan, image: str) -> str | None:
         release.built_image: release.engine,
         release.scale_out_image: f"{release.engine} --scale-out",
     }.get(image)
-
-
-def _report_orphans(reporter: Reporter) -> None:
-    """Report that processes of an earlier launcher may occupy cards."""
-    found = orphans()
-    if found:
-        reporter.say(text("services.orphans_there", count=len(found)))

@@ -131,24 +131,19 @@ class TrafficOptions(LoadOptions):
     )
 
 
-@dataclass(frozen=True)
-class Demand:
-    """Requests per second, or clients that wait; 0 where not given."""
-
-    rate: float = 0.0
-    clients: int = 0
-
-
 def targets_of(given: TrafficOptions) -> Targets:
     """Return the targets."""
     return Targets(given.ttft, given.tpot, given.percentile, given.e2e)
 
 
-def demand_of(given: LoadOptions) -> Demand:
-    """Return the load. Raises LaunchError (USAGE) for both kinds at once."""
+def demand_of(given: LoadOptions) -> tuple[float, int]:
+    """Return requests per second and clients that wait; 0 where not given.
+
+    Raises LaunchError (USAGE) for both at once.
+    """
     if given.rate and given.concurrency:
         raise LaunchError("capacity.one_demand", ExitCode.USAGE)
-    return Demand(given.rate or 0.0, given.concurrency or 0)
+    return given.rate or 0.0, given.concurrency or 0
 
 
 def past_of(given: LoadOptions) -> PastRequests | None:

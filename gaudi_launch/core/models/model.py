@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from gaudi_launch.core.base.messages import Message
 
@@ -66,3 +67,19 @@ class Model:
     def is_only_a_name(self) -> bool:
         """Report whether the sizes are not known from any source."""
         return self.source == "name" and self.layers is None
+
+
+@dataclass(frozen=True)
+class Published:
+    """Measurements for fp8 in a hub's repository for one number of cards.
+
+    Their files begin with ``stem`` and are used with this ``quantisation`` (the QUANT_CONFIG's keys
+    but its path).
+    """
+
+    repo: str
+    cards: int
+    stem: str
+    quantisation: Mapping[str, Any] = field(default_factory=dict)
+    names: tuple[str, ...] = ()
+    generation: str = ""

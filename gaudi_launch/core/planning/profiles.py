@@ -17,13 +17,9 @@ from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.messages import Message, message
 from gaudi_launch.core.base.profiles_check import problems
 from gaudi_launch.core.base.yaml_reader import parse_yaml, shipped
-from gaudi_launch.core.models.config import (
-    looks_like_hub_id,
-    name_of,
-)
+from gaudi_launch.core.models.config import looks_like_hub_id, name_of
 from gaudi_launch.core.models.fp8.conversion_record import CONVERTED
-from gaudi_launch.core.models.fp8.measurements import Published
-from gaudi_launch.core.models.model import Model
+from gaudi_launch.core.models.model import Model, Published
 
 _MOST_BYTES = 1 << 20
 # the facts of `architecture` that are fields of Model

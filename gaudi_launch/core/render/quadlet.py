@@ -19,6 +19,7 @@ from gaudi_launch.core.engines.docker_command import (
     PODMAN_RUNTIME,
     SCALE_OUT_CAPABILITIES,
     SHM_SIZE,
+    csv_field,
     ulimits_of,
 )
 from gaudi_launch.core.planning.container import Container, Mount
@@ -149,10 +150,4 @@ def _mount(mount: Mount) -> str:
     fields = ["type=bind", f"source={mount.source}", f"destination={mount.target}"]
     if mount.read_only:
         fields.append("ro=true")
-    return ",".join(map(_field, fields))
-
-
-def _field(words: str) -> str:
-    if any(mark in words for mark in ',"\r\n'):
-        return '"' + words.replace('"', '""') + '"'
-    return words
+    return ",".join(map(csv_field, fields))

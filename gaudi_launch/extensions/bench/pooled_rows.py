@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from gaudi_launch.core.base.messages import Message, message
 from gaudi_launch.core.base.optional import mapped, value_or
 from gaudi_launch.extensions.bench import pooling, server
@@ -20,25 +18,13 @@ _TEXTS = (
 _MANY, _WORDS = 32, 64
 
 
-@dataclass(frozen=True)
-class Asking:
-    """A pooling task. ``task`` is one of pooling.POOLED."""
+async def first(client: Client, served: server.ServerFacts, task: str) -> CheckRow:
+    """Send three texts; check that each has numbers, which differ between the texts.
 
-    client: Client
-    served: server.ServerFacts
-    task: str
-
-    async def put(self, texts: tuple[str, ...]) -> pooling.Pooled:
-        """Send texts; a reranker gets a query before them. Raises ServerError."""
-        if self.task == "rerank":
-            texts = (_QUESTION, *texts)
-        return await pooling.pooled(self.client, self.task, texts, self.served.model)
-
-
-async def first(asking: Asking) -> CheckRow:
-    """Send three texts; check that each has numbers, which differ between the texts."""
-    answer = await pooling.pooled(asking.client, asking.task, _TEXTS, asking.served.model)
-    rows, task = answer.numbers, asking.task
+    ``task`` is one of POOLED.
+    """
+    answer = await pooling.pooled(client, task, _TEXTS, served.model)
+    rows = answer.numbers
     values: dict[str, object] = {"input": answer.input, "numbers": [len(row) for row in rows]}
     if not answer.sound:
         return CheckRow(
@@ -70,15 +56,26 @@ async def first(asking: Asking) -> CheckRow:
     return CheckRow(task, "ok", sentence, answer.seconds, values)
 
 
-async def long(asking: Asking, tokens: int, why: Message) -> CheckRow:
+async def _put(
+    client: Client, served: server.ServerFacts, task: str, texts: tuple[str, ...]
+) -> pooling.Pooled:
+    """Send texts; a reranker gets a query before them. Raises ServerError."""
+    if task == "rerank":
+        texts = (_QUESTION, *texts)
+    return await pooling.pooled(client, task, texts, served.model)
+
+
+async def long(
+    client: Client, served: server.ServerFacts, task: str, tokens: int, why: Message
+) -> CheckRow:
     """Send one text of this number of input tokens, or as close as possible."""
 
     async def count(words: str) -> int | None:
-        return (await asking.put((words,))).input
+        return (await _put(client, served, task, (words,))).input
 
-    ruler = await server.ruler_of(count, asking.served.longest)
+    ruler = await server.ruler_of(count, served.longest)
     # what the server adds to a text (a reranker's query, a template) is the same for a short one
-    plain = server.counter(asking.client, asking.served, "completions")
+    plain = server.counter(client, served, "completions")
     short = server.text(16, 16)
     alone, counted_tokens = await plain(short), await count(short)
 
@@ -89,7 +86,7 @@ async def long(asking: Asking, tokens: int, why: Message) -> CheckRow:
         return mapped(lambda tokens: tokens + counted_tokens - alone, counted)
 
     prompt, counted = await server.fitted(fitting, ruler, tokens, server.new_seed())
-    answer = await asking.put((prompt,))
+    answer = await _put(client, served, task, (prompt,))
     input_tokens = value_or(answer.input, counted)
     values = {"wanted": tokens, "input": input_tokens}
     if not answer.sound:
@@ -107,19 +104,20 @@ async def long(asking: Asking, tokens: int, why: Message) -> CheckRow:
     return CheckRow("long", "ok", sentence, answer.seconds, values)
 
 
-async def speed(asking: Asking) -> CheckRow:
+async def speed(client: Client, served: server.ServerFacts, task: str) -> CheckRow:
     """Send many texts in one request."""
-    words = max(1, min(_WORDS, (asking.served.longest or 4 * _WORDS) // 8))
+    words = max(1, min(_WORDS, (served.longest or 4 * _WORDS) // 8))
     seed = server.new_seed()
-    answer = await asking.put(tuple(server.text(words, seed + number) for number in range(_MANY)))
+    texts = tuple(server.text(words, seed + number) for number in range(_MANY))
+    answer = await _put(client, served, task, texts)
     if not answer.sound:
         return CheckRow(
             "speed", "fail", message("measure.check_no_numbers"), answer.seconds, {}, "engine"
         )
-    texts = _MANY / answer.seconds
-    values = {"texts_per_second": round(texts, 3), "input": answer.input}
+    each_second = _MANY / answer.seconds
+    values = {"texts_per_second": round(each_second, 3), "input": answer.input}
     if answer.input is None:
-        sentence = message("measure.check_speed_texts", count=_MANY, texts=f"{texts:.1f}")
+        sentence = message("measure.check_speed_texts", count=_MANY, texts=f"{each_second:.1f}")
         return CheckRow("speed", "ok", sentence, answer.seconds, values)
     rate = answer.input / answer.seconds
     values["tokens_per_second"] = round(rate, 3)
@@ -128,6 +126,6 @@ async def speed(asking: Asking) -> CheckRow:
         count=_MANY,
         tokens=answer.input,
         rate=f"{rate:.1f}",
-        texts=f"{texts:.1f}",
+        texts=f"{each_second:.1f}",
     )
     return CheckRow("speed", "ok", sentence, answer.seconds, values)

@@ -117,22 +117,14 @@ def _with_limits(served: ServerFacts, facts: dict[str, object]) -> ServerFacts:
     return replace(served, **known)
 
 
-@dataclass(frozen=True)
-class Answering:
-    """The form that answers, and the error with which the server refused others."""
+def is_broken(refused: ServerError) -> bool:
+    """Return True where the server has a chat and refuses it.
 
-    form: Form
-    refused: ServerError | None = None
-
-    @property
-    def broken(self) -> bool:
-        """Return True where the server has a chat and refuses it.
-
-        A model without a chat template does not count.
-        """
-        if self.refused is None or self.refused.status in (404, 405, 501):
-            return False
-        return _NO_TEMPLATE.search(self.refused.detail) is None
+    A model without a chat template does not count.
+    """
+    if refused.status in (404, 405, 501):
+        return False
+    return _NO_TEMPLATE.search(refused.detail) is None
 
 
 # transformers: tokenization_utils_base.py; vLLM: entrypoints/chat_utils.py; TGI:
@@ -145,14 +137,16 @@ _NO_TEMPLATE = re.compile(
 
 async def pick_form(client: Client, served: ServerFacts) -> Form:
     """Return the first form that answers. Raises as `find_form` does."""
-    return (await find_form(client, served)).form
+    form, _ = await find_form(client, served)
+    return form
 
 
-async def find_form(client: Client, served: ServerFacts) -> Answering:
-    """Find the first form that answers: chat, completions, TGI's generate.
+async def find_form(client: Client, served: ServerFacts) -> tuple[Form, ServerError | None]:
+    """Return the first form that answers, and the error of those before it.
 
-    Completions are for models without a chat template. Raises ServerError: of the kind "pooled" for
-    a server without text, with the path of its task; else that of chat when no form answers.
+    The forms are chat, completions (for models without a chat template) and TGI's generate. Raises
+    ServerError: of the kind "pooled" for a server without text, with the path of its task; else
+    that of chat when no form answers.
     """
     problem: ServerError | None = None
     for form in FORMS:
@@ -167,7 +161,7 @@ async def find_form(client: Client, served: ServerFacts) -> Answering:
             if error.kind != "status" or error.status in (401, 403) or broken:
                 raise error from None
         else:
-            return Answering(form, problem)
+            return form, problem
     assert problem is not None
     task = await pooling.pick(client, served.model)
     if task is not None:

@@ -36,7 +36,7 @@ from gaudi_launch.core.planning.request import Request
 from gaudi_launch.core.planning.secret_args import with_secret_moved
 from gaudi_launch.core.services.state import store
 from gaudi_launch.extensions.cluster import lifecycle
-from gaudi_launch.extensions.cluster.lifecycle import EndedPart, State
+from gaudi_launch.extensions.cluster.lifecycle import State
 from gaudi_launch.extensions.cluster.readiness import Tell, Waits
 from gaudi_launch.extensions.cluster.state import FILE_NAME, RunningCluster, remembered
 
@@ -250,9 +250,9 @@ def to_end(words: HostOptions, python: str | None) -> tuple[str, tuple[Member, .
     return folder.name, remembered(folder).members
 
 
-def down(name: str, hosts: Sequence[Member]) -> list[EndedPart]:
+def down(name: str, hosts: Sequence[Member]) -> dict[tuple[str, str], Message | None]:
     """End a cluster on its hosts, and delete its record where none of it remains."""
     ended = lifecycle.down(hosts, name)
-    if all(part.trouble is None for part in ended):
+    if all(trouble is None for trouble in ended.values()):
         (folder_of(name) / FILE_NAME).unlink(missing_ok=True)
     return ended

@@ -115,6 +115,6 @@ def down(
         return dry_down(ending, name, as_json)
     ended = cases.down(name, ending)
     show_down(ended, ending, as_json)
-    if any(part.trouble is not None for part in ended):
+    if any(trouble is not None for trouble in ended.values()):
         raise typer.Exit(1)
     return None

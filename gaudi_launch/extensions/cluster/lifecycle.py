@@ -11,7 +11,7 @@ import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from gaudi_launch.core.base import interrupt
 from gaudi_launch.core.base.debug_log import best_effort
@@ -79,17 +79,6 @@ class State:
             and all(self.ready)
             and all(nodes is None or all(n["alive"] for n in nodes) for nodes in self.ray)
         )
-
-
-class EndedPart(NamedTuple):
-    """One part of a cluster on one host, and why it was not ended.
-
-    Parts are service, ray, or unreachable.
-    """
-
-    host: str
-    what: str
-    trouble: Message | None
 
 
 def up(
@@ -182,9 +171,8 @@ def _take_down(
     mine = [member for member in running.members if member in begun]
     if mine:
         say(message("cluster.taking_down"))
-    troubles = {
-        host: trouble for host, _, trouble in down(mine, running.name, waits) if trouble is not None
-    }
+    ended = down(mine, running.name, waits)
+    troubles = {host: trouble for (host, _), trouble in ended.items() if trouble is not None}
     for trouble in troubles.values():
         say(trouble)
     if troubles:
@@ -339,9 +327,12 @@ def _ray_nodes(running: RunningCluster, part: Part, seconds: float) -> list[dict
     return list(ssh.ask(part.head.member, request, seconds + 90)["nodes"])
 
 
-def down(members: Sequence[Member], name: str, waits: Waits | None = None) -> list[EndedPart]:
-    """End the services, then Ray's workers, then the heads; return what was ended.
+def down(
+    members: Sequence[Member], name: str, waits: Waits | None = None
+) -> dict[tuple[str, str], Message | None]:
+    """End the services, then Ray's workers, then the heads.
 
+    Return each host with what was ended there (service, ray, unreachable), and why it was not.
     Unreachable hosts do not keep the others from being cleaned.
     """
     waits = waits or Waits()
@@ -374,7 +365,7 @@ def down(members: Sequence[Member], name: str, waits: Waits | None = None) -> li
                 if how == "stuck":
                     trouble = message("cluster.stuck", host=member.name, what=what)
                 results[member.name, what] = trouble
-    return [EndedPart(host, what, trouble) for (host, what), trouble in results.items()]
+    return results
 
 
 def status(running: RunningCluster, key: str | None, waits: Waits | None = None) -> State:

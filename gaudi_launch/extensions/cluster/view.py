@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from gaudi_launch.cli.console import console, emit_json, table
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from gaudi_launch.core.hosts.inventory import Member
     from gaudi_launch.core.hosts.parts import Node
     from gaudi_launch.extensions.cluster.case import ClusterCase
-    from gaudi_launch.extensions.cluster.lifecycle import EndedPart, HostState, State
+    from gaudi_launch.extensions.cluster.lifecycle import HostState, State
     from gaudi_launch.extensions.cluster.state import RunningCluster
 
 # problems at the top of the page
@@ -300,20 +300,22 @@ def _status_json(running: RunningCluster, state: State) -> dict[str, Any]:
     }
 
 
-def show_down(ended_parts: Sequence[EndedPart], members: Sequence[Member], as_json: bool) -> None:
+def show_down(
+    ended: Mapping[tuple[str, str], Message | None], members: Sequence[Member], as_json: bool
+) -> None:
     """Print what was ended, by host."""
     if as_json:
         rows = [
             {"host": host, "what": what, "trouble": rendered(trouble)}
-            for host, what, trouble in ended_parts
+            for (host, what), trouble in ended.items()
         ]
         return emit_json({"schema": 1, "hosts": [member.name for member in members], "ended": rows})
-    for host, what, trouble in ended_parts:
+    for (host, what), trouble in ended.items():
         said = text("cluster.ended", host=host, what=what)
         if trouble:
             said = trouble.render()
         print(said)
-    if not ended_parts:
+    if not ended:
         print(text("cluster.nothing_runs"))
     return None
 

@@ -21,7 +21,7 @@ from gaudi_launch.core.base.errors import ExitCode, LaunchError, file_error
 from gaudi_launch.core.base.messages import text
 from gaudi_launch.core.base.mirrors import read as read_mirrors
 from gaudi_launch.core.base.optional import mapped
-from gaudi_launch.core.base.paths import data_dir
+from gaudi_launch.core.base.paths import data_dir, write_whole
 from gaudi_launch.core.base.reader import read_json
 from gaudi_launch.core.base.version import VERSION
 from gaudi_launch.core.engines.entries import entry, setup_name, setup_names
@@ -139,7 +139,8 @@ def pack(options: PackOptions, reporter: Reporter) -> tuple[Path, Manifest]:
     with hold(order.stage, "offline pack"):
         try:
             if _record(order.stage) is None:
-                _keep(order.stage, {"request": order.request, _STEPS: []})
+                begun = {"request": order.request, _STEPS: []}
+                write_whole(order.stage / _RECORD, json.dumps(begun))
             for number, (name, work) in enumerate(_parts(order, reporter), start=1):
                 reporter.say(text("offline.part", number=number, name=text(f"offline.{name}")))
                 _once(order, name, work)
@@ -317,19 +318,14 @@ def _record(stage: Path) -> dict[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
-def _keep(stage: Path, record: dict[str, Any]) -> None:
-    new = stage / f"{_RECORD}.new"
-    new.write_text(json.dumps(record), encoding="utf-8")
-    new.replace(stage / _RECORD)
-
-
 def _once(order: _Order, name: str, work: Callable[[], None]) -> None:
     """Make one part of the pack, unless an earlier run completed it."""
     record = _record(order.stage) or {"request": order.request, _STEPS: []}
     if name in record[_STEPS]:
         return
     work()
-    _keep(order.stage, {**record, _STEPS: [*record[_STEPS], name]})
+    record = {**record, _STEPS: [*record[_STEPS], name]}
+    write_whole(order.stage / _RECORD, json.dumps(record))
 
 
 def _parts(order: _Order, reporter: Reporter) -> list[tuple[str, Callable[[], None]]]:

@@ -26,7 +26,6 @@ from gaudi_launch.core.launch.other_hosts import DEFAULT_NAME, request_of
 from gaudi_launch.core.launch.route import prepare
 from gaudi_launch.core.launch.saved_plan import SavedTraffic, check_path, entries_of, write
 from gaudi_launch.core.launch.traffic_options import (
-    Demand,
     TrafficOptions,
     demand_of,
     load_of,
@@ -677,27 +676,28 @@ class _Load:
     load: Load
     lengths: tuple[int, int]
     longest: int
-    demand: Demand
+    rate: float
+    clients: int
 
 
 def _load(
     options: LaunchOptions, given: RecommendOptions, model: Model, notes: list[Message]
 ) -> _Load:
-    demand = demand_of(given)
+    rate, clients = demand_of(given)
     found = past_of(given)
     past = mapped(lambda found: found.requests, found)
-    searched = given.goal in ("", "cost") and not (demand.rate or demand.clients)
+    searched = given.goal in ("", "cost") and not (rate or clients)
     if searched and found is not None and found.timed:
-        demand = Demand(rate=rate_of_trace(past, notes))
+        rate = rate_of_trace(past, notes)
     load = load_of(found, _ranges(options, notes, traced=past is not None), notes)
     longest_input, longest_output = load.input_range[1], load.output_range[1]
     if past is None:
-        return _Load(load, (longest_input, longest_output), 0, demand)
+        return _Load(load, (longest_input, longest_output), 0, rate, clients)
     longest = max(tokens + output for _, tokens, output in past)
     allowed = to_request(options).max_model_len or model.max_position_embeddings or longest
     notes += _refused(load, allowed)
     longest = min(longest, allowed)
-    return _Load(load, (min(longest_input, longest - 1), longest_output), longest, demand)
+    return _Load(load, (min(longest_input, longest - 1), longest_output), longest, rate, clients)
 
 
 def _refused(load: Load, length: int) -> list[Message]:
@@ -741,8 +741,7 @@ def _goal_name(given: RecommendOptions) -> GoalName | None:
 def _goal(name: GoalName | None, targets: Targets, given: RecommendOptions, load: _Load) -> Goal:
     """Return the goal; without a name the one that load and targets mean."""
     start = if_given(seconds, "--max-start", given.max_start, most=_MOST_START)
-    demand = load.demand
-    found = Goal(name or "balanced", targets, demand.rate, demand.clients, start)
+    found = Goal(name or "balanced", targets, load.rate, load.clients, start)
     if name is not None:
         return found
     if found.demand:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gaudi_launch.commands.cache import view as cache
-from gaudi_launch.commands.cache.case import CachedKey, CacheListing, KeyVerdict, PruneResult
+from gaudi_launch.commands.cache.case import CachedKey
 from gaudi_launch.core.base.messages import message
 from gaudi_launch.core.recipes.cache_root import CacheEntry
 from gaudi_launch.core.recipes.key import KeyDifference
@@ -67,27 +67,27 @@ KEYS = (
 def test_keys(capsys: pytest.CaptureFixture[str]) -> None:
     flat = CachedKey(entry(ledger(), folder=ROOT), ())
     listings = (
-        CacheListing(ROOT, KEYS, flat=False),
-        CacheListing(ROOT, (KEYS[0],), flat=True),
-        CacheListing(ROOT, (KEYS[0], flat), flat=True),
-        CacheListing(ROOT, (), flat=True),
+        partial(cache.show_listing, ROOT, KEYS, False, flat=False),
+        partial(cache.show_listing, ROOT, (KEYS[0],), False, flat=True),
+        partial(cache.show_listing, ROOT, (KEYS[0], flat), False, flat=True),
+        partial(cache.show_listing, ROOT, (), False, flat=True),
     )
-    found = CacheListing(ROOT, (KEYS[2], KEYS[5]), flat=True)
+    found = (KEYS[2], KEYS[5])
     views(
         capsys,
         "cache",
-        [partial(cache.show_listing, each, False) for each in listings],
-        [for_programs(capsys, lambda: cache.show_listing(found, True))],
+        listings,
+        [for_programs(capsys, lambda: cache.show_listing(ROOT, found, True, flat=True))],
     )
     assert [key.state for key in KEYS[:2]] == ["hit", "partial"]
 
 
 MANY = tuple(f"{number}.recipe" for number in range(7))
 VERDICTS = (
-    KeyVerdict(entry(ledger()), Findings(unlisted=("new",))),
-    KeyVerdict(entry(ledger()), Findings(empty=("a",), missing=MANY)),
-    KeyVerdict(entry(ledger(complete=False)), Findings(foreign=MANY[:5])),
-    KeyVerdict(entry(None, trouble="it is not JSON"), Findings()),
+    (entry(ledger()), Findings(unlisted=("new",))),
+    (entry(ledger()), Findings(empty=("a",), missing=MANY)),
+    (entry(ledger(complete=False)), Findings(foreign=MANY[:5])),
+    (entry(None, trouble="it is not JSON"), Findings()),
 )
 
 
@@ -113,15 +113,14 @@ DOOMED = (
 
 
 def test_what_goes_and_what_was_copied(capsys: pytest.CaptureFixture[str]) -> None:
-    shown = PruneResult(ROOT, DOOMED, ())
     views(
         capsys,
         "cache-changes",
         [
-            lambda: cache.show_pruned(shown, False, False),
-            lambda: cache.show_pruned(shown, True, False),
-            lambda: cache.show_pruned(PruneResult(ROOT, (), ()), False, False),
-            lambda: cache.show_pruned(PruneResult(ROOT, (), ()), True, False),
+            lambda: cache.show_pruned(ROOT, DOOMED, (), False, False),
+            lambda: cache.show_pruned(ROOT, DOOMED, (), True, False),
+            lambda: cache.show_pruned(ROOT, (), (), False, False),
+            lambda: cache.show_pruned(ROOT, (), (), True, False),
             lambda: cache.show_exported(KEY, Path("/f.tar.zst"), 4, 3 << 30, False),
             lambda: cache.show_imported(ROOT, ledger(), False),
             lambda: cache.show_adopted(ROOT, ledger(), False),
@@ -130,7 +129,7 @@ def test_what_goes_and_what_was_copied(capsys: pytest.CaptureFixture[str]) -> No
         [
             for_programs(capsys, show)
             for show in (
-                lambda: cache.show_pruned(PruneResult(ROOT, DOOMED[1:], (KEY,)), True, True),
+                lambda: cache.show_pruned(ROOT, DOOMED[1:], (KEY,), True, True),
                 lambda: cache.show_exported(KEY, Path("/f.tar.zst"), 4, 5, True),
                 lambda: cache.show_imported(ROOT, ledger(), True),
                 lambda: cache.show_adopted(ROOT, ledger(), True),

@@ -29,7 +29,7 @@ WORDS = message("services.drain", found=1)
 
 
 def finding(status: str, remedy: Remedy | None = None) -> Finding:
-    return Finding("host.x", status, WORDS, WORDS, "", WORDS, remedy=remedy)
+    return Finding(status, WORDS, remedy=remedy, id="host.x", title=WORDS, why=WORDS, source="")
 
 
 def report(*findings: Finding, container: bool = False) -> DoctorReport:

@@ -129,7 +129,7 @@ def finding(id: str, status: str, found: str, *, fix: str | None = None) -> Find
     text = message("common.interrupted")
     remedy = None if fix is None else Remedy(text, fix=fix)
     title = message(f"doctor.{id}.title")
-    return Finding(id, status, title, text, "docs", text, found, remedy=remedy)
+    return Finding(status, text, found, remedy=remedy, id=id, title=title, why=text, source="docs")
 
 
 BEFORE = (

@@ -139,9 +139,9 @@ def test_started_once_seen_and_ended_with_all_it_started(tmp_path: Path) -> None
     numbers = [int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit()]
     family = [pid for pid in numbers if _session(pid) == answer["pid"]]
     assert len(family) >= 3
-    assert lifecycle.down([member("a"), member("b")], "c", QUICK) == [("a", "service", None)]
+    assert lifecycle.down([member("a"), member("b")], "c", QUICK) == {("a", "service"): None}
     assert [pid for pid in family if _session(pid) == answer["pid"]] == []
-    assert (living("a"), lifecycle.down([member("a")], "c", QUICK)) == (None, [])
+    assert (living("a"), lifecycle.down([member("a")], "c", QUICK)) == (None, {})
 
 
 def test_files_lie_there_before_it_starts(tmp_path: Path) -> None:
@@ -179,10 +179,10 @@ def test_a_pid_that_is_another_process_by_now_is_left_alone(tmp_path: Path) -> N
     path = tmp_path / "a" / "gaudi-launch" / "cluster" / "c" / "a" / "service.json"
     document = json.loads(path.read_text())
     path.write_text(json.dumps({**document, "started": document["started"] - 1}))
-    assert (living("a"), lifecycle.down([member("a")], "c", QUICK)) == (None, [])
+    assert (living("a"), lifecycle.down([member("a")], "c", QUICK)) == (None, {})
     assert _session(document["pid"]) == document["pid"]
     path.write_text(json.dumps(document))
-    assert lifecycle.down([member("a")], "c", QUICK) == [("a", "service", None)]
+    assert lifecycle.down([member("a")], "c", QUICK) == {("a", "service"): None}
 
 
 def test_what_ends_at_once_says_so() -> None:
@@ -195,10 +195,10 @@ def test_what_ends_at_once_says_so() -> None:
 def test_a_host_that_is_gone_keeps_no_other_from_being_cleaned() -> None:
     ssh.begin(step("b", "sleep", "300"), "c/b", {}, settle=0.1)
     told = lifecycle.down([member("gone"), member("b")], "c", QUICK)
-    assert [(host, what, trouble.id if trouble else None) for host, what, trouble in told] == [
-        ("gone", "unreachable", "cluster.unreachable"),
-        ("b", "service", None),
-    ]
+    assert {key: trouble.id if trouble else None for key, trouble in told.items()} == {
+        ("gone", "unreachable"): "cluster.unreachable",
+        ("b", "service"): None,
+    }
     assert living("b") is None
 
 
@@ -446,8 +446,8 @@ def test_what_is_released_or_stopped_has_no_guard(tmp_path: Path) -> None:
     assert living("a") == answer["pid"]
     ssh.begin(step("b", "sleep", "300"), "c/b", {}, settle=0.1, lease=60.0)
     (guard,) = guards(tmp_path / "b")
-    assert lifecycle.down([member("a"), member("b")], "c", QUICK) == [
-        ("a", "service", None),
-        ("b", "service", None),
-    ]
+    assert lifecycle.down([member("a"), member("b")], "c", QUICK) == {
+        ("a", "service"): None,
+        ("b", "service"): None,
+    }
     wait_until(lambda: _session(guard) is None)

@@ -13,7 +13,6 @@ import pytest
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.messages import Message, message
 from gaudi_launch.core.launch.traffic_options import (
-    Demand,
     TrafficOptions,
     demand_of,
     load_of,
@@ -64,12 +63,12 @@ def test_targets_are_read_one_by_one() -> None:
 
 
 def test_a_demand_is_a_rate_or_a_number_of_clients() -> None:
-    assert demand_of(TrafficOptions()) == Demand(0.0, 0)
-    assert demand_of(given(rate="60/m")) == Demand(1.0, 0)
+    assert demand_of(TrafficOptions()) == (0.0, 0)
+    assert demand_of(given(rate="60/m")) == (1.0, 0)
     # a small rate is read again from its text
     daily = given(rate="1/d")
     assert replace(daily, trace="x").rate == daily.rate == 1 / 86400
-    assert demand_of(given(concurrency="8")) == Demand(0.0, 8)
+    assert demand_of(given(concurrency="8")) == (0.0, 8)
     both = given(rate="1", concurrency="1")
     assert refused(partial(demand_of, both)) == ("capacity.one_demand", {})
     assert refused(partial(given, concurrency="0")) == (

@@ -20,8 +20,7 @@ from gaudi_launch.core.engines import registry
 from gaudi_launch.core.host.accelerators import accelerators
 from gaudi_launch.core.models.card_memory import divide_card
 from gaudi_launch.core.models.config import model_from_config
-from gaudi_launch.core.models.fp8.measurements import Published
-from gaudi_launch.core.models.model import Model
+from gaudi_launch.core.models.model import Model, Published
 from gaudi_launch.core.models.sizing import divides, kv_bytes_per_token
 from gaudi_launch.core.planning import profiles
 from gaudi_launch.core.planning.fit import divided

@@ -8,7 +8,7 @@ from gaudi_launch.core.base.messages import message
 from gaudi_launch.core.hosts.inventory import Member
 from gaudi_launch.core.hosts.steps import render_stop
 from gaudi_launch.extensions.cluster import view as cluster
-from gaudi_launch.extensions.cluster.lifecycle import EndedPart, HostState, State
+from gaudi_launch.extensions.cluster.lifecycle import HostState, State
 from gaudi_launch.extensions.cluster.state import Part, Place, RunningCluster
 from tests.support.views import for_programs, views
 
@@ -72,7 +72,7 @@ def test_a_state_for_programs(capsys: pytest.CaptureFixture[str]) -> None:
     assert for_programs(capsys, lambda: cluster.show_status(RUNNING, SOUND, True))["whole"] is True
 
 
-ENDED = (EndedPart("a", "service", None), EndedPart("b", "unreachable", TROUBLE))
+ENDED = {("a", "service"): None, ("b", "unreachable"): TROUBLE}
 
 
 def test_an_end_names_each_part(capsys: pytest.CaptureFixture[str]) -> None:
@@ -81,7 +81,7 @@ def test_an_end_names_each_part(capsys: pytest.CaptureFixture[str]) -> None:
         "cluster-down",
         [
             lambda: cluster.show_down(ENDED, (HEAD, OTHER), False),
-            lambda: cluster.show_down((), (HEAD,), False),
+            lambda: cluster.show_down({}, (HEAD,), False),
         ],
     )
     assert for_programs(capsys, lambda: cluster.show_down(ENDED, (HEAD, OTHER), True)) == {

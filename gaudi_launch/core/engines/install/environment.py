@@ -17,7 +17,7 @@ from gaudi_launch.core.base import interrupt
 from gaudi_launch.core.base.errors import ExitCode, LaunchError, file_error
 from gaudi_launch.core.base.messages import text
 from gaudi_launch.core.base.mirrors import NONE, Mirrors, exported_proxies
-from gaudi_launch.core.base.paths import engines_dir
+from gaudi_launch.core.base.paths import engines_dir, write_whole
 from gaudi_launch.core.base.reader import read_json
 from gaudi_launch.core.engines.install.change import change
 from gaudi_launch.core.engines.install.contract import Installation
@@ -236,16 +236,14 @@ def make(recipe: Recipe, say: Say, mirrors: Mirrors = NONE) -> int:
             for number, step in enumerate(recipe.steps[done:], start=done + 1):
                 say(f"[{number}/{len(recipe.steps)}] {text(step.id)}")
                 run_logged(step, recipe.folder / LOG, variables)
-                # record atomically that the first steps are done
-                new = recipe.record.with_suffix(".new")
+                # the first steps are done
                 document = {
                     "schema": 1,
                     "engine": recipe.engine,
                     "steps": len(recipe.steps),
                     "done": _keys(recipe)[:number],
                 }
-                new.write_text(json.dumps(document, indent=1), encoding="utf-8")
-                new.replace(recipe.record)
+                write_whole(recipe.record, json.dumps(document, indent=1))
         except OSError as error:
             raise file_error("serve.setup_folder", error, recipe.folder) from None
     return len(recipe.steps) - done

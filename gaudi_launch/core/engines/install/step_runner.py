@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from gaudi_launch.core.base import interrupt, locks
+from gaudi_launch.core.base.child_log import end_of
 from gaudi_launch.core.base.errors import ExitCode, LaunchError, file_error
 from gaudi_launch.core.base.messages import text
 from gaudi_launch.core.base.mirrors import NONE, Mirrors, read
@@ -160,14 +161,8 @@ def run_logged(step: InstallStep, log: Path, variables: Mapping[str, str] | None
             ExitCode.FAILED,
             step=text(step.id),
             why=text("setup.status", status=status, log=str(log)),
-            detail="\n".join(_last_lines(log, begin)),
+            detail="\n".join(end_of(log, 20_000, begin).splitlines()[-_LAST_LINES:]),
         )
-
-
-def _last_lines(log: Path, begin: int) -> list[str]:
-    with log.open("rb") as file:
-        file.seek(max(begin, file.seek(0, os.SEEK_END) - 20_000))
-        return file.read().decode("utf-8", errors="replace").splitlines()[-_LAST_LINES:]
 
 
 def _try(argv: tuple[str, ...], variables: dict[str, str]) -> subprocess.CompletedProcess[str]:

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from gaudi_launch.core.base.paths import engines_dir
+from gaudi_launch.core.base.paths import engines_dir, write_whole
 
 _log = logging.getLogger(__name__)
 
@@ -107,7 +107,7 @@ class Versions:
         if current == folder:
             current = None
         if current is not None:
-            _write(folder / _REPLACED, current.name)
+            write_whole(folder / _REPLACED, f"{current.name}\n")
         self._point_to(folder)
         return current
 
@@ -176,9 +176,3 @@ def _entries() -> list[Path]:
     except OSError as error:
         _log.debug("the folder of engines is not read: %s", error)
         return []
-
-
-def _write(file: Path, content: str) -> None:
-    new = file.with_name(f"{file.name}.new")
-    new.write_text(content + "\n", encoding="utf-8")
-    new.replace(file)

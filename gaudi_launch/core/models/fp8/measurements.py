@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from gaudi_launch.core.base.paths import data_dir, write_whole
 from gaudi_launch.core.models.fp8.quant_config import (
@@ -15,27 +13,12 @@ from gaudi_launch.core.models.fp8.quant_config import (
     kv_cache_dtype,
     read_quant_file,
 )
+from gaudi_launch.core.models.model import Published
 
 PREFIX = "INC_MEASUREMENT_DUMP_PATH_PREFIX"
 # files that a launch with QUANT_CONFIG leaves with the measurements; those of another setting must
 # be removed (HabanaAI/vllm-fork@deepseek_r1:scripts/quickstart/utils.sh clean_inc_scale)
 _STALE = "*ACT_MAXABS_HW_WEIGHTS*"
-
-
-@dataclass(frozen=True)
-class Published:
-    """Measurements in a hub's repository for one number of cards.
-
-    Their files begin with ``stem`` and are used with this ``quantisation`` (the QUANT_CONFIG's keys
-    but its path).
-    """
-
-    repo: str
-    cards: int
-    stem: str
-    quantisation: Mapping[str, Any] = field(default_factory=dict)
-    names: tuple[str, ...] = ()
-    generation: str = ""
 
 
 @dataclass(frozen=True)

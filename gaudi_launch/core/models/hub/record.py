@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gaudi_launch.core.base import codec
+from gaudi_launch.core.base.paths import write_whole
 from gaudi_launch.core.base.reader import read_json
 
 _log = logging.getLogger(__name__)
@@ -75,6 +76,5 @@ def read_record(folder: Path) -> Fetched | None:
 
 def write_record(folder: Path, fetched: Fetched) -> None:
     """Replace a folder's record atomically. Raises OSError."""
-    new = folder / f"{RECORD}.new"
-    new.write_text(json.dumps({"schema": 1, **codec.write(fetched)}, indent=1), encoding="utf-8")
-    new.replace(folder / RECORD)
+    document = {"schema": 1, **codec.write(fetched)}
+    write_whole(folder / RECORD, json.dumps(document, indent=1))

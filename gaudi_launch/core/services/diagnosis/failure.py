@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
-import os
 from pathlib import Path
 
+from gaudi_launch.core.base.child_log import end_of
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.messages import text
 from gaudi_launch.core.services.diagnosis.diagnose import Diagnosis, diagnose
@@ -84,10 +84,7 @@ def judged_log(path: Path) -> str:
 def read_log(path: Path) -> str:
     """Return the end of a log, 4 MiB at most."""
     try:
-        with path.open("rb") as file:
-            size = file.seek(0, os.SEEK_END)
-            file.seek(max(0, size - _MOST_LOG_BYTES))
-            return file.read().decode("utf-8", errors="replace")
+        return end_of(path, _MOST_LOG_BYTES)
     except OSError as error:
         _log.debug("the log is not read: %s", error)
         return ""

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from gaudi_launch.core.base.child_log import end_of
 from gaudi_launch.core.base.interrupt import deferred, pause, requested
 from gaudi_launch.core.planning.plan import Command
 from gaudi_launch.core.services.process.process import EngineProcess, StopTimeouts
@@ -56,7 +57,7 @@ def run_step(
                 now = log.stat().st_size
                 if now != size:
                     size, moved = now, time.monotonic()
-                    if (progress := read_progress(_tail(log, begin))) is not None:
+                    if (progress := read_progress(end_of(log, _LAST_BYTES, begin))) is not None:
                         tell(progress)
                 if time.monotonic() - moved > quiet_seconds:
                     return None
@@ -76,9 +77,3 @@ def read_progress(text: str) -> StepProgress | None:
     if not int(total):
         return None
     return StepProgress(word.strip(), int(done), int(total))
-
-
-def _tail(log: Path, begin: int) -> str:
-    with log.open("rb") as file:
-        file.seek(max(begin, log.stat().st_size - _LAST_BYTES))
-        return file.read().decode("utf-8", errors="replace")

@@ -127,7 +127,7 @@ async def _first(client: Client, served: server.ServerFacts, facts: _Facts) -> C
             raise
         facts.task = next(task for task, path in POOLED.items() if path == error.detail)
     try:
-        return await pooled_rows.first(pooled_rows.Asking(client, served, facts.task))
+        return await pooled_rows.first(client, served, facts.task)
     except ServerError as error:
         return failed(facts.task, error)
 
@@ -140,10 +140,9 @@ def _more(
     if wanted is not None:
         tokens, why = wanted, message("measure.edge_wish")
     if facts.task:
-        asking = pooled_rows.Asking(client, served, facts.task)
         return {
-            "long": lambda: pooled_rows.long(asking, tokens, why),
-            "speed": lambda: pooled_rows.speed(asking),
+            "long": lambda: pooled_rows.long(client, served, facts.task, tokens, why),
+            "speed": lambda: pooled_rows.speed(client, served, facts.task),
         }
     return {
         "stream": lambda: _stream(client, served, facts),
@@ -186,22 +185,21 @@ def _shown(text: str) -> str:
 
 
 async def _chat(client: Client, served: server.ServerFacts, facts: _Facts) -> CheckRow:
-    found = await server.find_form(client, served)
-    facts.form = found.form
+    facts.form, refused = await server.find_form(client, served)
     answer = await protocols.whole(
         client, facts.form, protocols.ask_one(_CAPITAL, 32), served.model
     )
     facts.text = answer.text or answer.thought
     values: dict[str, Any] = {"form": facts.form, "text": answer.text, "input": answer.input}
     values["output"] = answer.tokens
-    if found.refused is not None:
-        values["refused"] = {"status": found.refused.status, "detail": found.refused.detail}
-    if found.broken and found.refused is not None:
+    if refused is not None:
+        values["refused"] = {"status": refused.status, "detail": refused.detail}
+    if refused is not None and server.is_broken(refused):
         facts.form_answers = True
         sentence = message(
             "measure.check_chat_broken",
-            status=found.refused.status,
-            why=found.refused.detail,
+            status=refused.status,
+            why=refused.detail,
             form=facts.form,
         )
         return CheckRow("chat", "fail", sentence, answer.seconds, values, "engine")

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gaudi_launch.core.base.child_log import end_of
 from gaudi_launch.core.base.errors import ExitCode, LaunchError, file_error
 from gaudi_launch.core.host.machine import check_root
 from gaudi_launch.core.services.state.chosen import find
@@ -91,13 +92,10 @@ def log_lines(name: str, most: int) -> list[str]:
 
     path = find(name).folder / service.LOG
     try:
-        with path.open("rb") as file:
-            size = file.seek(0, 2)
-            file.seek(max(0, size - _LOG_BYTES))
-            content = file.read(_LOG_BYTES)
+        content = end_of(path, _LOG_BYTES)
     except OSError as error:
         raise file_error("services.no_log", error, path) from None
-    lines = deque(content.decode("utf-8", errors="replace").splitlines(), maxlen=most)
+    lines = deque(content.splitlines(), maxlen=most)
     return [_ANSI.sub("", line).expandtabs() for line in lines]
 
 

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from gaudi_launch.core.base.errors import LaunchError
 from gaudi_launch.core.models.fp8.measurements import (
     MeasurementQuery,
-    Published,
     calibrated_folder,
     clear_stale,
     downloaded_folder,
@@ -23,6 +22,7 @@ from gaudi_launch.core.models.fp8.measurements import (
     write_published,
 )
 from gaudi_launch.core.models.fp8.quant_config import QuantFile, read_quant_file
+from gaudi_launch.core.models.model import Published
 
 WANTED = MeasurementQuery(model="Small-1B", cards=2, generation="g2")
 PUBLISHED = Published(
