@@ -6,7 +6,6 @@ import json
 import re
 
 import pytest
-from rich.text import Text
 
 from gaudi_launch.cli import console
 from gaudi_launch.core.base.messages import set_language
@@ -14,12 +13,6 @@ from tests.support.cli import output
 from tests.support.places import PACKAGE
 
 pytestmark = pytest.mark.usefixtures("plain_english")
-
-
-def test_no_blank_follows_a_chinese_full_stop() -> None:
-    assert console.sentences("One.", "", "Two.") == "One. Two."
-    assert console.sentences("一。", "二。", "[x]") == "一。二。[x]"
-    assert (console.sentences(), console.sentences("", "a")) == ("", "a")
 
 
 @pytest.mark.parametrize(
@@ -35,25 +28,6 @@ def test_no_screen_has_a_blank_after_a_chinese_full_stop(
     assert [line for line in shown if "。 " in line] == []
 
 
-def test_a_missing_value_is_a_dash() -> None:
-    assert [console.known(value, "{:.1f}") for value in (0.0, 1.25, None)] == ["0.0", "1.2", "-"]
-    assert console.known(None, unknown="?") == "?"
-
-
-@pytest.mark.parametrize(
-    ("count", "shown"),
-    [
-        (0, "0.0 MiB"),
-        (3 << 20, "3.0 MiB"),
-        ((1 << 30) - 1, "1024.0 MiB"),
-        (1 << 30, "1.00 GiB"),
-        (5 << 29, "2.50 GiB"),
-    ],
-)
-def test_sizes_are_in_mib_below_a_gib(count: int, shown: str) -> None:
-    assert console.size_text(count) == shown
-
-
 def test_a_document_is_printed_with_its_characters(capsys: pytest.CaptureFixture[str]) -> None:
     document = {"schema": 1, "text": "名 é"}
     console.emit_json(document)
@@ -62,21 +36,6 @@ def test_a_document_is_printed_with_its_characters(capsys: pytest.CaptureFixture
     console.emit_json_line(document)
     line = capsys.readouterr().out
     assert (line, json.loads(line)) == ('{"schema": 1, "text": "名 é"}\n', document)
-
-
-def test_a_pipe_gets_whole_lines_without_marks(capsys: pytest.CaptureFixture[str]) -> None:
-    console.console().print("x " * 150, style="bold")
-    assert capsys.readouterr().out == "x " * 150 + "\n"
-    console.console(stderr=True).print(":smile: 12 [x]")
-    assert capsys.readouterr() == ("", ":smile: 12 [x]\n")
-
-
-def test_a_value_is_folded_at_the_right_of_its_label() -> None:
-    out = console.console()
-    lines = console.labelled("label", Text("one\ntwo"), out)
-    assert [line.plain for line in lines] == ["label      one", "           two"]
-    beside = console.beside(Text("a:"), Text(""), out)
-    assert [line.plain for line in beside] == ["a: "]
 
 
 def test_every_sentence_on_stderr_is_folded() -> None:

@@ -49,22 +49,6 @@ def test_the_panel_while_it_warms_up(language: str) -> None:
     golden(f"screen-serve-{language}.txt", "".join(line + "\n" for line in shown))
 
 
-def test_before_anything_is_measured_the_expected_time_is_shown() -> None:
-    shown = lines(LaunchProgress(), expected="Warm-up: 9 graphs")
-    assert shown[0].endswith("now      starting")
-    assert shown[1:] == ["  time     Warm-up: 9 graphs; 1 min 5 s so far"]
-
-
-def test_time_left_in_another_phase_is_not_called_warm_up() -> None:
-    assert (
-        "about 9 s left in this phase" in lines(LaunchProgress(phase="load", left_seconds=9.0))[-1]
-    )
-    assert (
-        "about 9 s of warm-up left"
-        in lines(LaunchProgress(phase="warmup_decode", left_seconds=9.0))[-1]
-    )
-
-
 def test_a_terminal_of_ascii_gets_an_ascii_bar() -> None:
     shown = lines(WARMING, encoding="ascii")
     assert all(line.isascii() for line in shown)

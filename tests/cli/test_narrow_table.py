@@ -21,15 +21,6 @@ def shown(width: int, *, terminal: bool = True) -> list[str]:
     return [line.rstrip() for line in plain.splitlines() if line.strip()]
 
 
-def test_a_wide_terminal_gets_a_table() -> None:
-    assert shown(60)[0].split() == ["name", "cards", "reason"]
-    assert shown(60)[2:] == [" one        2   it fits", " two        -   no room left"]
-
-
-def test_a_narrower_one_gets_it_without_padding_and_folded_by_words() -> None:
-    assert shown(20)[2:] == [" one      2 it fits", " two      - no room", "            left"]
-
-
 def test_a_narrow_one_gets_a_block_for_each_row_without_empty_cells() -> None:
     assert shown(16) == [
         "name one",
@@ -39,15 +30,6 @@ def test_a_narrow_one_gets_a_block_for_each_row_without_empty_cells() -> None:
         "  reason no room",
         "         left",
     ]
-
-
-def test_chinese_is_folded_anywhere() -> None:
-    sentence = "守护进程未留下任何日志就退出了"
-    stream = io.StringIO()
-    table = NarrowTable("", ("a", "b"), (("x" * 10, sentence),))
-    Console(file=stream, width=30, force_terminal=True, no_color=True).print(table)
-    assert "x" * 10 + " " in stream.getvalue()
-    assert "a " + "x" * 10 not in stream.getvalue()
 
 
 def test_a_pipe_gets_a_table_at_any_width() -> None:

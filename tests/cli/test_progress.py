@@ -12,8 +12,6 @@ import pytest
 from gaudi_launch.cli import progress
 from gaudi_launch.cli.progress import LaunchBar, ProgressDisplay, ProgressState
 from gaudi_launch.core.services.log.follow import LaunchProgress
-from gaudi_launch.extensions.bench.replay import Going
-from gaudi_launch.extensions.bench.view import Watching
 
 
 class Clock:
@@ -29,25 +27,6 @@ def clock(monkeypatch: pytest.MonkeyPatch, plain_english: None) -> Clock:
     made = Clock()
     monkeypatch.setattr(progress, "time", made)
     return made
-
-
-def test_a_line_is_printed_every_ten_seconds(
-    clock: Clock, capsys: pytest.CaptureFixture[str]
-) -> None:
-    display = ProgressDisplay()
-    for second in range(25):
-        clock.now = 1000.0 + second
-        display.show(ProgressState(f"at {second}"))
-    assert capsys.readouterr() == ("", "at 0\nat 10\nat 20\n")
-
-
-def test_postponing_counts_from_now(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
-    display = ProgressDisplay()
-    display.postpone()
-    for second in (0, 9, 10):
-        clock.now = 1000.0 + second
-        display.show(ProgressState(f"at {second}"))
-    assert capsys.readouterr().err == "at 10\n"
 
 
 def test_quiet_prints_no_progress(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
@@ -73,18 +52,6 @@ def test_a_launch_prints_each_phase_at_once_and_items_now_and_then(
     printed = capsys.readouterr().err.splitlines()
     assert len(printed) == 3
     assert [line.rpartition("  ")[2] for line in printed[1:]] == ["1/8", "3/8"]
-
-
-def test_a_run_says_that_it_prepares_and_then_how_far_it_is(
-    clock: Clock, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with Watching(quiet=False) as watching:
-        watching.going(Going(total=4))
-        clock.now += 10
-        watching.going(Going(total=4))
-    printed = capsys.readouterr().err.splitlines()
-    assert len(printed) == 2
-    assert printed[1].startswith("0/4: ")
 
 
 _LAUNCH_ON_TERMINAL = """

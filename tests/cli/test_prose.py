@@ -3,14 +3,12 @@ closing mark."""
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from gaudi_launch.cli.console import console, table
 from gaudi_launch.cli.prose import Prose
 from gaudi_launch.cli.wrapping import break_offsets
 
@@ -20,29 +18,12 @@ def folded(text: str, width: int) -> list[str]:
     return [line.plain for line in Prose(text).wrap(Console(width=width), width)]
 
 
-def test_a_sentence_breaks_between_characters() -> None:
-    assert folded("预留 15000 个大页，立即生效并在每次启动时生效。", 20) == [
-        "预留 15000 个大页，",
-        "立即生效并在每次启动",
-        "时生效。",
-    ]
-
-
 def test_no_line_begins_with_a_closing_mark_or_ends_with_an_opening_one() -> None:
     for width in range(16, 60):
         lines = folded(
             "应为 15000 x 2 MiB（假定值），否则“doctor --fix”可自动处理，“--undo”可撤销。", width
         )
         assert [line for line in lines if line[0] in "，。）”" or line[-1] in "（“"] == []
-
-
-def test_a_word_wider_than_the_line_is_broken() -> None:
-    assert folded("路径 /models/Qwen2-72B 不存在", 10) == [
-        "路径",
-        "/models/Qw",
-        "en2-72B 不",
-        "存在",
-    ]
 
 
 def test_english_is_folded_as_rich_does_it() -> None:
@@ -59,18 +40,6 @@ def test_styles_stay_with_their_characters() -> None:
         ("有大页内", []),
         ("存", []),
     ]
-
-
-def test_sentences_and_cells_of_tables_are_folded_so(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    out = console()
-    out.width, out.soft_wrap = 30, False
-    out.print("深度空闲状态已启用，应仅有 POLL，在 BIOS 中关闭。")
-    out.print(table("", ["名称", "支持"], [["vllm-fork", "对话、图像、fp8、awq、gptq、专家并行"]]))
-    lines = [line.strip() for line in capsys.readouterr().out.splitlines() if line.strip()]
-    assert lines[:2] == ["深度空闲状态已启用，应仅有", "POLL，在 BIOS 中关闭。"]
-    assert lines[4:] == ["vllm-fork   对话、图像、", "fp8、awq、", "gptq、专家并", "行"]
 
 
 @given(st.text(alphabet="显存预热，。（）“” ab1-/"), st.integers(min_value=4, max_value=40))

@@ -5,16 +5,6 @@ from __future__ import annotations
 from gaudi_launch.cli.sparkline import sparkline
 
 
-def test_values_are_drawn_from_the_lowest_to_the_highest_character() -> None:
-    assert sparkline([0, 25, 50, 75, 100], 5, 100) == "▁▃▅▇█"
-    assert sparkline([0, 25, 50, 75, 100], 5, 100, ascii=True) == "_-+%#"
-
-
-def test_the_newest_values_are_at_the_right() -> None:
-    assert sparkline([100, 0, 100], 2, 100) == "▁█"
-    assert sparkline([100], 3, 100) == "  █"
-
-
 def test_unknown_values_are_blank_and_zeros_are_not() -> None:
     assert sparkline([None, 0, None], 3, 100) == " ▁ "
     assert sparkline([0, 0], 2) == "▁▁"

@@ -34,21 +34,6 @@ def expected(shown: dict[str, Any]) -> float:
     return value
 
 
-def test_a_static_batch_is_prefilled_together_and_then_decoded(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    shown = reading(capsys, "estimate", LLAMA, *SETUP, *LENGTHS, "--static")
-    seconds = shown["ttft_seconds"]["expected"] + 255 * shown["tpot_seconds"]["expected"]
-    assert expected(shown) == pytest.approx(64 * 256 / seconds, rel=2e-3)
-    band = shown["throughput"]["output_tokens_per_second"]
-    assert band["low"] < band["expected"] < band["high"]
-    # the parts of a step add up
-    for step in shown["steps"].values():
-        total = step.pop("total")
-        assert sum(step.values()) == pytest.approx(total, abs=1e-3)
-    assert sum(shown["share"].values()) == pytest.approx(1.0, abs=1e-3)
-
-
 def test_a_published_load_is_its_own_evidence(capsys: pytest.CaptureFixture[str]) -> None:
     load = (
         *("-n", "8", "-d", "fp8", "--accelerator", "gaudi3", "-i", "128", "-o", "2048"),

@@ -48,13 +48,6 @@ def test_list_for_people_and_programs(call: Any, root: Path) -> None:
     assert [d["name"] for d in row["differences"]] in ([], ["driver"])
 
 
-def test_an_empty_root_says_so(
-    call: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(["cache", "list", "-c", str(tmp_path / "none"), *MACHINE]) == 0
-    assert "No caches in" in capsys.readouterr().out
-
-
 def test_show_gives_the_parts_in_words(call: Any) -> None:
     code, out, _ = call("show", KEY[:5])
     assert code == 0 and "tensor parallel" in out and "VLLM_FP32_SOFTMAX" in out

@@ -69,13 +69,6 @@ def test_all_shows_every_check_with_its_remedy(
     assert "--all" not in out
 
 
-def test_named_checks_are_shown_although_they_pass(
-    plain_english: None, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(["doctor", "--machine", "simulated:hls2", "--only", "kernel.swap"]) == 0
-    assert rows(capsys.readouterr().out) == [("ok", "Swap")]
-
-
 def test_skipped_checks_are_counted_by_reason(
     plain_english: None, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -30,13 +30,6 @@ def shown(width: int) -> list[str]:
     return [line.rstrip() for line in written.splitlines()]
 
 
-def test_a_wide_table_has_columns() -> None:
-    lines = shown(110)
-    (row,) = [line for line in lines if "--max" in line]
-    assert row.split("  ")[0].strip() == "--max-num-batched-tokens N"
-    assert "computed: 2048 for one engine" in row
-
-
 def test_a_narrow_table_has_a_block_for_each_row() -> None:
     lines = shown(40)
     at = lines.index("name --max-num-batched-tokens N")

@@ -107,16 +107,6 @@ def test_a_tall_terminal_gets_complete_warnings(
     assert shown(few, monkeypatch, terminal=False).count("More words.") == 0
 
 
-def test_warnings_of_memory_come_before_others(
-    checked: CheckedPlan, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    plan = replace(
-        checked.plan, warnings=(message("plan.overruled", flags="-n"), message("fit.would_nothing"))
-    )
-    out = shown(replace(checked, plan=plan), monkeypatch)
-    assert out.index(message("fit.would_nothing").render()) < out.index("-n is overridden")
-
-
 def verdict(checked: CheckedPlan, monkeypatch: pytest.MonkeyPatch) -> str:
     return shown(checked, monkeypatch).splitlines()[0]
 

@@ -8,7 +8,6 @@ import pytest
 
 from gaudi_launch.core.models.cached_layers import cached_layers
 from gaudi_launch.core.models.config import model_from_config
-from gaudi_launch.core.models.model import Model
 
 BASE = {"num_hidden_layers": 8, "hidden_size": 64, "num_attention_heads": 4}
 
@@ -44,13 +43,3 @@ def test_the_kinds_are_those_of_config_json(
     config: dict[str, Any], expected: dict[str, int]
 ) -> None:
     assert dict(cached_layers(model_from_config("m", {**BASE, **config}))) == expected
-
-
-def test_without_config_json_the_facts_of_a_profile_count() -> None:
-    assert cached_layers(Model("m", "m", layers=61, mla_rank=576)) == {"latent": 61}
-    assert cached_layers(Model("m", "m", layers=40, attention_layers=10)) == {
-        "full": 10,
-        "state": 30,
-    }
-    assert cached_layers(Model("m", "m", layers=32)) == {"full": 32}
-    assert cached_layers(Model("m", "m")) == {}

@@ -61,10 +61,3 @@ def test_a_container_gets_no_more_than_is_asked_for() -> None:
         "read_only": False,
         "fill": False,
     }
-
-
-def test_the_entry_point_and_the_address_are_given_only_where_they_are_named() -> None:
-    plain = Container("i", ())
-    assert (plain.entry, plain.published_at) == ((), "")
-    other = Container("i", (), entrypoint="bash", address="127.0.0.1")
-    assert (other.entry, other.published_at) == (("bash",), "127.0.0.1:")

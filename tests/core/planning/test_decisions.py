@@ -3,191 +3,207 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from operator import methodcaller
 
 import pytest
 
-from gaudi_launch.core.base.messages import message
+from gaudi_launch.core.base.messages import Message, message
 from gaudi_launch.core.planning.decisions import Decisions
-from gaudi_launch.core.planning.plan import STRENGTH, Overridden, Setting, Source
+from gaudi_launch.core.planning.plan import STRENGTH, Kind, Overridden, Setting, Source
 
-WHY = message("plan.exported")
+Proposal = Callable[[Decisions], object]
+EXPORTED = message("plan.exported")
+FLAG = message("plan.flag", flag="-l")
+USUAL = message("plan.default")
+FILE = "a file"
+MINE = {"X": "mine"}
 
 
-def decided(environment: Mapping[str, str] | None = None) -> Decisions:
-    return Decisions(environment or {})
+def option(value: str | None, source: Source = "computed", name: str = "--x") -> Proposal:
+    return methodcaller("option", name, value, USUAL, source=source)
 
 
-def only(decisions: Decisions) -> Setting:
-    (setting,) = decisions.settings()
-    return setting
+def env(value: str, source: Source = "computed", name: str = "X") -> Proposal:
+    return methodcaller("env", name, value, USUAL, source=source)
+
+
+def decided(
+    name: str,
+    value: str | None,
+    source: Source = "computed",
+    *beaten: tuple[str, Source],
+    reason: Message = USUAL,
+    origin: str = "",
+) -> Setting:
+    kind: Kind = "option" if name.startswith("--") else "env"
+    lost = tuple(Overridden(*each) for each in beaten)
+    return Setting(name, value, kind, source, reason, origin, lost)
+
+
+def exported(value: str, *beaten: tuple[str, Source]) -> Setting:
+    return decided("X", value, "environment", *beaten, reason=EXPORTED)
 
 
 @pytest.mark.parametrize(("stronger", "weaker"), list(itertools.combinations(STRENGTH, 2)))
 def test_the_strongest_option_wins_in_either_order(stronger: Source, weaker: Source) -> None:
-    proposals: list[tuple[str, Source]] = [("strong", stronger), ("weak", weaker)]
+    proposals = [option("strong", stronger), option("weak", weaker)]
     for order in (proposals, proposals[::-1]):
-        decisions = decided()
-        for value, source in order:
-            decisions.option("--x", value, WHY, source=source)
-        assert (only(decisions).value, only(decisions).source) == ("strong", stronger)
-        assert only(decisions).beaten == (Overridden("weak", weaker),)
+        assert settings_of({}, order) == (decided("--x", "strong", stronger, ("weak", weaker)),)
 
 
 @pytest.mark.parametrize("source", STRENGTH)
 def test_the_later_option_of_one_source_wins(source: Source) -> None:
-    decisions = decided()
-    decisions.option("--x", "first", WHY, source=source)
-    decisions.option("--x", "second", WHY, source=source)
-    assert only(decisions).value == "second"
-    assert only(decisions).beaten == (Overridden("first", source),)
+    proposals = [option("first", source), option("second", source)]
+    assert settings_of({}, proposals) == (decided("--x", "second", source, ("first", source)),)
 
 
-def test_the_latest_loser_is_listed_first() -> None:
-    decisions = decided()
-    for value, source in (("1", "engine"), ("2", "computed"), ("3", "flag")):
-        decisions.option("--x", value, WHY, source=source)  # type: ignore[arg-type]
-    assert only(decisions).beaten == (Overridden("2", "computed"), Overridden("1", "engine"))
+@pytest.mark.parametrize("source", STRENGTH)
+def test_an_exported_variable_is_a_source(source: Source) -> None:
+    wins = STRENGTH.index("environment") < STRENGTH.index(source)
+    lost: tuple[str, Source] = ("mine", "environment")
+    expected = exported("mine", ("rule", source)) if wins else decided("X", "rule", source, lost)
+    assert settings_of(MINE, [env("rule", source)]) == (expected,)
 
 
-def test_an_equal_value_beats_nothing() -> None:
-    decisions = decided()
-    decisions.option("--x", "1", WHY, source="engine")
-    decisions.option("--x", "1", WHY, source="flag")
-    assert (only(decisions).source, only(decisions).beaten) == ("flag", ())
-
-
-def test_a_flag_without_a_value_is_not_listed_as_beaten() -> None:
-    decisions = decided()
-    decisions.option("--x", None, WHY, source="engine")
-    decisions.option("--x", "1", WHY, source="flag")
-    assert (only(decisions).value, only(decisions).beaten) == ("1", ())
-
-
-@pytest.mark.parametrize("source", ["profile", "computed", "engine"])
-def test_what_the_user_exported_beats_a_weaker_source(source: Source) -> None:
-    decisions = decided({"X": "mine"})
-    decisions.env("X", "rule", WHY, source=source)
-    assert (only(decisions).value, only(decisions).source) == ("mine", "environment")
-    assert only(decisions).beaten == (Overridden("rule", source),)
-
-
-@pytest.mark.parametrize("source", ["flag", "environment"])
-def test_what_the_user_exported_does_not_beat_its_equal_or_stronger(source: Source) -> None:
-    decisions = decided({"X": "mine"})
-    decisions.env("X", "other", WHY, source=source)
-    assert (only(decisions).value, only(decisions).source) == ("other", source)
-    assert only(decisions).beaten == (Overridden("mine", "environment"),)
-
-
-def test_a_rule_may_override_an_export() -> None:
-    decisions = decided({"X": "mine"})
-    decisions.force_env("X", "rule", WHY)
-    assert (only(decisions).value, only(decisions).source) == ("rule", "computed")
-    assert only(decisions).beaten == (Overridden("mine", "environment"),)
-
-
-def test_an_empty_export_counts_as_none() -> None:
-    decisions = decided({"X": ""})
-    decisions.env("X", "rule", WHY)
-    assert (only(decisions).value, only(decisions).beaten) == ("rule", ())
-
-
-def test_a_variable_and_an_option_of_one_name_are_two_settings() -> None:
-    decisions = decided()
-    decisions.env("x", "1", WHY)
-    decisions.option("x", "2", WHY)
-    assert [(each.kind, each.value) for each in decisions.settings()] == [
-        ("env", "1"),
-        ("option", "2"),
+def settings_of(environment: Mapping[str, str], proposals: list[Proposal]) -> tuple[Setting, ...]:
+    """Return the settings, which are found by kind and name, too."""
+    decisions = Decisions(environment)
+    for propose in proposals:
+        propose(decisions)
+    settings = decisions.settings()
+    assert [decisions.get(each.kind, each.name) for each in settings] == [
+        each.value for each in settings
     ]
+    assert [*decisions.variables()] == [each for each in settings if each.kind == "env"]
+    assert (decisions.get("env", "absent"), decisions.get("option", "--y")) == (None, None)
+    return settings
 
 
-def test_the_order_is_that_of_the_first_proposals() -> None:
-    decisions = decided()
-    for name in ("--b", "--a", "--b"):
-        decisions.option(name, "1", WHY)
-    assert [setting.name for setting in decisions.settings()] == ["--b", "--a"]
-
-
-def test_a_dropped_proposal_is_gone() -> None:
-    decisions = decided()
-    decisions.option("--x", "1", WHY)
-    decisions.drop("option", "--x")
-    assert decisions.settings() == ()
-    assert decisions.get("option", "--x") is None
-
-
-def test_a_decided_setting_takes_another_reason() -> None:
-    decisions = decided()
-    decisions.option("--x", "1", WHY)
-    other = message("quant.kv_dtype")
-    decisions.explain("option", "--x", other)
-    decisions.explain("option", "--y", other)
-    assert only(decisions).reason == other
-
-
-def test_a_variable_of_a_rule_keeps_its_reason_and_its_origin() -> None:
-    decisions = decided({"X": "mine"})
-    decisions.env("X", "rule", WHY, source="flag", origin="a file")
-    decisions.env("Y", "1", WHY)
-    beaten = (Overridden("mine", "environment"),)
-    assert decisions.settings() == (
-        Setting("X", "rule", "env", "flag", WHY, "a file", beaten),
-        Setting("Y", "1", "env", "computed", WHY, "", ()),
-    )
-
-
-def test_an_exported_variable_has_its_own_reason_and_no_origin() -> None:
-    decisions = decided({"X": "mine"})
-    decisions.env("X", "rule", message("quant.kv_dtype"), origin="a file")
-    beaten = (Overridden("rule", "computed"),)
-    exported = Setting("X", "mine", "env", "environment", message("plan.exported"), "", beaten)
-    assert only(decisions) == exported
-
-
-def test_an_export_of_the_same_value_beats_nothing() -> None:
-    decisions = decided({"X": "1"})
-    decisions.env("X", "1", WHY)
-    assert only(decisions) == Setting("X", "1", "env", "environment", WHY, "", ())
-
-
-def test_an_option_keeps_its_reason_and_its_origin() -> None:
-    decisions = decided()
-    decisions.option("--x", "1", WHY, origin="a file")
-    decisions.option("--y", None, WHY)
-    assert decisions.settings() == (
-        Setting("--x", "1", "option", "computed", WHY, "a file", ()),
-        Setting("--y", None, "option", "computed", WHY, "", ()),
-    )
-
-
-def test_an_equal_value_keeps_what_the_other_had_beaten() -> None:
-    decisions = decided()
-    decisions.option("--x", "1", WHY, source="engine")
-    decisions.option("--x", "2", WHY, source="computed")
-    decisions.option("--x", "2", WHY, source="flag")
-    decisions.option("--x", "2", WHY, source="profile")
-    assert only(decisions).beaten == (Overridden("1", "engine"),)
-
-
-def test_the_decided_value_is_returned_by_kind_and_name() -> None:
-    decisions = decided()
-    decisions.env("x", "1", WHY)
-    decisions.option("x", "2", WHY)
-    assert (decisions.get("env", "x"), decisions.get("option", "x")) == ("1", "2")
-    assert decisions.get("env", "y") is None
-
-
-def test_a_drop_of_what_nothing_proposed_changes_nothing() -> None:
-    decisions = decided()
-    decisions.option("--x", "1", WHY)
-    decisions.drop("option", "--y")
-    assert only(decisions).name == "--x"
+@pytest.mark.parametrize(
+    ("environment", "proposals", "settings"),
+    [
+        # the latest loser is listed first
+        (
+            {},
+            [option("1", "engine"), option("2"), option("3", "flag")],
+            [decided("--x", "3", "flag", ("2", "computed"), ("1", "engine"))],
+        ),
+        # an equal value beats nothing, and keeps what the other had beaten
+        ({}, [option("1", "engine"), option("1", "flag")], [decided("--x", "1", "flag")]),
+        (
+            {},
+            [option("1", "engine"), *(option("2", each) for each in ("computed", "flag"))],
+            [decided("--x", "2", "flag", ("1", "engine"))],
+        ),
+        (MINE, [env("mine")], [exported("mine")]),
+        # a flag without a value is not listed
+        ({}, [option(None, "engine"), option("1", "flag")], [decided("--x", "1", "flag")]),
+        # an empty export is none
+        ({"X": ""}, [env("rule")], [decided("X", "rule")]),
+        # a rule may override an export
+        (
+            MINE,
+            [
+                methodcaller("force_env", "X", "rule", USUAL),
+                methodcaller("force_env", "Y", "1", USUAL, source="flag", origin=FILE),
+            ],
+            [
+                decided("X", "rule", "computed", ("mine", "environment")),
+                decided("Y", "1", "flag", origin=FILE),
+            ],
+        ),
+        # a variable and an option of one name are two
+        (
+            {},
+            [env("1", name="x"), option("2", name="x")],
+            [decided("x", "1"), replace(decided("x", "2"), kind="option")],
+        ),
+        # the order is that of the first proposals
+        (
+            {},
+            [option("1", name="--b"), option("1", name="--a"), option("1", name="--b")],
+            [decided("--b", "1"), decided("--a", "1")],
+        ),
+        # what is dropped is gone, and another one stays
+        ({}, [option("1"), methodcaller("drop", "option", "--x")], []),
+        ({}, [option("1"), methodcaller("drop", "option", "--y")], [decided("--x", "1")]),
+        (
+            {"KEPT": "1", "EMPTY": ""},
+            [
+                *(env("1", name=name) for name in ("KEPT", "EMPTY", "ABSENT", "OTHER")),
+                methodcaller("drop_unless_exported", "KEPT", "EMPTY", "ABSENT"),
+            ],
+            [replace(exported("1"), name="KEPT"), decided("OTHER", "1")],
+        ),
+        # a decided setting takes another reason
+        (
+            {},
+            [
+                option("1"),
+                methodcaller("explain", "option", "--x", FLAG),
+                methodcaller("explain", "option", "--y", FLAG),
+            ],
+            [decided("--x", "1", reason=FLAG)],
+        ),
+        # reason and origin are those of the proposal, but of an exported variable
+        (
+            MINE,
+            [
+                methodcaller("env", "X", "rule", USUAL, source="flag", origin=FILE),
+                methodcaller("env", "Y", "1", USUAL),
+                methodcaller("option", "--x", "1", USUAL, origin=FILE),
+                methodcaller("option", "--z", None, USUAL),
+            ],
+            [
+                decided("X", "rule", "flag", ("mine", "environment"), origin=FILE),
+                decided("Y", "1"),
+                decided("--x", "1", origin=FILE),
+                decided("--z", None),
+            ],
+        ),
+        (
+            MINE,
+            [methodcaller("env", "X", "rule", USUAL, origin=FILE)],
+            [exported("mine", ("rule", "computed"))],
+        ),
+        # our option, our switch, and our option with a default
+        (
+            {},
+            [
+                methodcaller("option_of", "-l", "--a", 4096, origin=FILE),
+                methodcaller("option_of", "-l", "--b", "8k"),
+                methodcaller("option_of", "-l", "--absent", None),
+                methodcaller("switch_of", "-l", "C", "true", given=True, origin=FILE),
+                methodcaller("switch_of", "-l", "D", "1", given=8),
+                methodcaller("switch_of", "-l", "ABSENT", "1", given=False),
+                methodcaller("option_or", "--e", ("-l", 8), (16, USUAL), origin=FILE),
+                methodcaller("option_or", "--f", ("-l", None), (16, USUAL), origin=FILE),
+                methodcaller("option_or", "--g", ("-l", None), (0.9, USUAL)),
+                methodcaller("option_or", "--h", ("-l", 0), (0.9, USUAL)),
+            ],
+            [
+                decided("--a", "4096", "flag", reason=FLAG, origin=FILE),
+                decided("--b", "8k", "flag", reason=FLAG),
+                decided("C", "true", "flag", reason=FLAG, origin=FILE),
+                decided("D", "1", "flag", reason=FLAG),
+                decided("--e", "8", "flag", reason=FLAG, origin=FILE),
+                decided("--f", "16", origin=FILE),
+                decided("--g", "0.9"),
+                decided("--h", "0", "flag", reason=FLAG),
+            ],
+        ),
+    ],
+)
+def test_what_is_proposed_is_decided(
+    environment: dict[str, str], proposals: list[Proposal], settings: list[Setting]
+) -> None:
+    assert settings_of(environment, proposals) == tuple(settings)
 
 
 def test_warnings_are_kept_in_order_with_their_values() -> None:
-    decisions = decided()
+    decisions = Decisions({})
     assert decisions.warnings == []
     decisions.warn("placement.large", cards=16, most=8)
     decisions.warn("placement.no_cpus")
@@ -195,74 +211,3 @@ def test_warnings_are_kept_in_order_with_their_values() -> None:
         message("placement.large", cards=16, most=8),
         message("placement.no_cpus"),
     ]
-
-
-def test_an_exported_value_is_the_decided_one() -> None:
-    decisions = decided({"X": "mine"})
-    decisions.env("X", "rule", WHY)
-    assert decisions.get("env", "X") == "mine"
-
-
-def test_a_forced_variable_keeps_its_reason_and_names_what_it_beat() -> None:
-    decisions = decided({"X": "mine"})
-    decisions.force_env("X", "rule", WHY)
-    decisions.force_env("Y", "1", WHY, source="flag", origin="a file")
-    assert decisions.settings() == (
-        Setting("X", "rule", "env", "computed", WHY, "", (Overridden("mine", "environment"),)),
-        Setting("Y", "1", "env", "flag", WHY, "a file", ()),
-    )
-
-
-FLAG = message("plan.flag", flag="-l")
-USUAL = message("plan.default")
-
-
-def test_our_option_proposes_its_value_as_the_users() -> None:
-    decisions = Decisions({})
-    decisions.option_of("-l", "--max-model-len", 4096, origin="the script")
-    decisions.option_of("-l", "--plain", "8k")
-    decisions.option_of("-l", "--absent", None)
-    assert decisions.settings() == (
-        Setting("--max-model-len", "4096", "option", "flag", FLAG, "the script"),
-        Setting("--plain", "8k", "option", "flag", FLAG, ""),
-    )
-
-
-def test_our_switch_proposes_its_variable_where_it_is_given() -> None:
-    decisions = Decisions({})
-    decisions.switch_of("-l", "VLLM_SKIP_WARMUP", "true", given=True, origin="the script")
-    decisions.switch_of("-l", "PLAIN", "1", given=8)
-    decisions.switch_of("-l", "ABSENT", "1", given=False)
-    assert decisions.settings() == (
-        Setting("VLLM_SKIP_WARMUP", "true", "env", "flag", FLAG, "the script"),
-        Setting("PLAIN", "1", "env", "flag", FLAG, ""),
-    )
-
-
-def test_a_default_is_proposed_where_our_option_is_not_given() -> None:
-    decisions = Decisions({})
-    decisions.option_or("--given", ("-l", 8), (16, USUAL), origin="the script")
-    decisions.option_or("--usual", ("-l", None), (16, USUAL), origin="the script")
-    decisions.option_or("--plain", ("-l", None), (0.9, USUAL))
-    decisions.option_or("--flag", ("-l", 0), (0.9, USUAL))
-    assert decisions.settings() == (
-        Setting("--given", "8", "option", "flag", FLAG, "the script"),
-        Setting("--usual", "16", "option", "computed", USUAL, "the script"),
-        Setting("--plain", "0.9", "option", "computed", USUAL, ""),
-        Setting("--flag", "0", "option", "flag", FLAG, ""),
-    )
-
-
-def test_variables_are_dropped_unless_exported() -> None:
-    decisions = Decisions({"KEPT": "1", "EMPTY": ""})
-    for name in ("KEPT", "EMPTY", "ABSENT", "OTHER"):
-        decisions.env(name, "2", USUAL)
-    decisions.drop_unless_exported("KEPT", "EMPTY", "ABSENT")
-    assert [setting.name for setting in decisions.settings()] == ["KEPT", "OTHER"]
-
-
-def test_variables_are_the_settings_of_that_kind() -> None:
-    decisions = Decisions({})
-    decisions.env("VARIABLE", "1", USUAL)
-    decisions.option("--option", "1", USUAL)
-    assert [setting.name for setting in decisions.variables()] == ["VARIABLE"]

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
-from gaudi_launch.core.base.fields import OneNumber
 from gaudi_launch.core.planning.parse import (
     MOST_SEQS,
     MOST_TOKENS,
@@ -45,11 +44,6 @@ def test_what_is_no_length_or_too_long_is_refused(text: str) -> None:
         tokens("-l", text)
 
 
-def test_ranges_and_the_hot_length_take_it_too() -> None:
-    assert pair("-i", "64,32K") == (64, 32768)
-    assert reduce("-r", "8,24k") == (8, 24000)
-
-
 def test_letters_of_the_start_scripts_are_plain_numbers() -> None:
     with pytest.raises(LaunchError, match="4,16k"):
         pair("-i", "4,16k", short=False)
@@ -79,14 +73,6 @@ def test_what_is_no_time_is_refused(text: str) -> None:
     assert read_time(text) is None
     with pytest.raises(LaunchError, match="a time from"):
         seconds("--wait", text)
-
-
-def test_a_time_has_bounds() -> None:
-    assert seconds("--wait", "0", least=0) == 0
-    with pytest.raises(LaunchError, match="a time from"):
-        seconds("--wait", "0")
-    with pytest.raises(LaunchError, match="a time from"):
-        seconds("--wait", "2h", most=3600)
 
 
 def test_an_option_that_is_not_given_or_empty_has_no_value() -> None:
@@ -179,12 +165,6 @@ def test_a_fraction_is_kept_as_it_was_written(text: str, plain: bool, strict: bo
         else:
             what = partial(fraction, "-u", text, 0.1, 1.0, strictly)
             assert refusal(what)[0] == "plan.fraction"
-
-
-def test_bounds_by_one_number_are_open() -> None:
-    found = [pair("-i", text) for text in ("16,", "1,8", "8", "8,8")]
-    assert found == [(16, 16), (1, 8), (8, 8), (8, 8)]
-    assert [isinstance(each, OneNumber) for each in found] == [True, False, True, False]
 
 
 def test_times_without_a_unit_are_seconds_and_others_are_none() -> None:

@@ -19,7 +19,6 @@ from gaudi_launch.core.services.containers import (
     has_image,
     image_of,
     make_ready,
-    program_of,
     remover,
 )
 from tests.support.refusals import refusal
@@ -123,12 +122,6 @@ def test_podman_must_answer_and_run_with_the_runtime_of_the_cards(programs: Prog
         MACHINE,
         {"why": "broken"},
     )
-
-
-def test_the_program_of_a_command_is_its_first_word() -> None:
-    commands = ["/usr/bin/podman run x", "docker run podman", "env podman", ""]
-    found = [program_of(command.split()) for command in commands]
-    assert found == ["podman", "docker", "docker", "docker"]
 
 
 def test_a_program_that_is_silent_or_does_not_start_is_named(programs: Programs) -> None:

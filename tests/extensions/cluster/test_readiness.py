@@ -12,11 +12,10 @@ import pytest
 
 from gaudi_launch.core.base import interrupt
 from gaudi_launch.core.base.errors import ExitCode
-from gaudi_launch.core.base.messages import Message, message
+from gaudi_launch.core.base.messages import Message
 from gaudi_launch.extensions.cluster import readiness
 from gaudi_launch.extensions.cluster.readiness import Waits, log_of, wait_ready
 from gaudi_launch.extensions.cluster.state import RunningCluster, running_of
-from tests.support.refusals import refused
 from tests.support.scripted_hosts import GONE, Request, cluster, failed, gone, member, scripted
 
 READY = {"ready": True, "stage": "", "detail": "", "model": "m"}
@@ -76,20 +75,6 @@ def test_an_engine_that_died_is_shown_with_its_log(
     assert lines[:3] == ["INFO started", "RuntimeError: Graph compile failed", ""]
     # and the cause that the log shows
     assert len(lines) > 3
-
-
-def test_an_engine_that_is_not_ready_in_time_is_named(
-    waiting: Waiting, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    scripted(
-        monkeypatch,
-        lambda name, request: status() if request["do"] == "status" else {**READY, "ready": False},
-    )
-    (part,), (log,) = waiting.running.parts, waiting.logs
-    values = {"seconds": "2.5", "url": part.url, "log": str(log)}
-    with refused("cluster.not_ready", ExitCode.ENGINE, **values):
-        waiting(ready=2.5)
-    assert waiting.told[0] == message("cluster.waiting", url=part.url, log=str(log))
 
 
 def test_a_host_that_is_lost_five_times_ends_the_launch(

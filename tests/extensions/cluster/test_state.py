@@ -34,12 +34,6 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
     )  # fmt: skip
 
 
-def test_no_record(tmp_path: Path) -> None:
-    assert failed(lambda: remembered(tmp_path / "x")) == (
-        "cluster.unknown", ExitCode.USAGE, {"name": "x"}, None,
-    )  # fmt: skip
-
-
 @pytest.mark.parametrize("parts", [(), (replace(FIRST, places=()),), (FIRST, Part((), ""))])
 def test_a_record_without_hosts_is_damaged(tmp_path: Path, parts: tuple[Part, ...]) -> None:
     remember(tmp_path, replace(RUNNING, parts=parts))
@@ -47,11 +41,3 @@ def test_a_record_without_hosts_is_damaged(tmp_path: Path, parts: tuple[Part, ..
     assert failed(lambda: remembered(tmp_path)) == (
         "cluster.bad_state", ExitCode.FAILED, values, None,
     )  # fmt: skip
-
-
-def test_a_record_that_is_no_json_is_damaged(tmp_path: Path) -> None:
-    (tmp_path / "cluster.json").write_text("[")
-    id, code, values, _ = failed(lambda: remembered(tmp_path))
-    path = str(tmp_path / "cluster.json")
-    assert (id, code, values["path"]) == ("cluster.bad_state", ExitCode.FAILED, path)
-    assert "Expecting value" in values["why"]

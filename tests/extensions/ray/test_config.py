@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gaudi_launch.core.planning.engine import Scaling
-from gaudi_launch.core.planning.engine_args import engine_args
-from gaudi_launch.extensions.ray.config import document, without_address
+from gaudi_launch.extensions.ray.config import document
 
 SETS = [{"modules": [0, 1]}, {"modules": [2, 3]}]
 
@@ -50,10 +49,3 @@ def test_a_generator_has_its_options_and_a_number_that_varies() -> None:
     plain = made("transformers", ["python3", "-m", "x", "--model", "m"], options)
     args = plain["applications"][0]["args"]
     assert (args["max_model_len"], args["trust_remote_code"]) == (0, False)
-
-
-def test_the_address_is_taken_out_of_the_arguments() -> None:
-    ours = [("--host", "0.0.0.0"), ("--port", "30001"), ("--model", "m")]
-    args = engine_args(ours=ours, user=("--seed", "1", "--port", "9000"))
-    assert without_address(args) == (["--model", "m", "--seed", "1"], "0.0.0.0", 9000)
-    assert without_address(engine_args(user=("--port", "x"))) == ([], "127.0.0.1", 8000)

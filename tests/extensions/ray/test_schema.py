@@ -46,10 +46,6 @@ def changed(path: tuple[Any, ...], value: Any) -> dict[str, Any]:
 D = ("applications", 0, "deployments", 0)
 
 
-def test_a_good_one_has_nothing_wrong() -> None:
-    assert check(GOOD) == []
-
-
 OLD = "target_num_ongoing_requests_per_replica"
 FAULTS: list[tuple[tuple[Any, ...], Any]] = [
     (("http_option",), {}),

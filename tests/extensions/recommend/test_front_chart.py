@@ -6,7 +6,7 @@ import pytest
 
 from gaudi_launch.core.base import plotting
 from gaudi_launch.extensions.recommend.finder import Recommendation
-from gaudi_launch.extensions.recommend.front_chart import picture, points
+from gaudi_launch.extensions.recommend.front_chart import picture
 from gaudi_launch.extensions.recommend.goal import Served
 from gaudi_launch.extensions.recommend.space import Candidate
 from gaudi_launch.extensions.recommend.trial import Trial
@@ -76,7 +76,3 @@ def test_a_search_without_an_answer_is_drawn_too(axes: tuple[NotedAxis, NotedAxi
     assert picture(found(None, Trial(ONE), front=()), "the title", ".png") == b".png"
     assert [each[0] for each in axes[0].drawn] == ["dress", "legend"]
     assert axes[1].drawn[1][1] == ([], [])
-
-
-def test_points_are_milliseconds_and_tokens_of_a_card() -> None:
-    assert points([FAST, Trial(ONE), SLOW]) == [(10.0, 50.0), (50.0, 100.0)]

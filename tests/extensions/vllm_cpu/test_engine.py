@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gaudi_launch.core.engines.base import VLLM, WITHOUT
-from gaudi_launch.core.engines.registry import find
+from gaudi_launch.core.engines.base import WITHOUT
 from tests.support.cli import golden
 from tests.support.vllm_gaudi_plans import HLS2, LLAMA
 from tests.support.whole_plans import Case, whole_plans
@@ -61,12 +60,3 @@ CASES = [
 
 def test_each_request_has_its_recorded_plan() -> None:
     golden("engines/cpu.txt", whole_plans(CASES, HLS2))
-
-
-def test_it_is_the_version_that_is_installed() -> None:
-    engine = find("cpu")
-    assert engine.identity.version == VLLM
-    assert (engine.needs_cards, engine.scheduling, engine.config_file) == (False, "v1", "read")
-    assert engine.lacks[-2:] == ("--memory-utilization", "--tuning reference")
-    over_hosts = engine.over_hosts
-    assert over_hosts is not None and not over_hosts.ray

@@ -55,24 +55,6 @@ def refused(
     return caught.value
 
 
-def test_the_hot_length_is_covered() -> None:
-    wishes: dict[str, Any] = {
-        "reduce": (8, 24000),
-        "input_range": (4, 38000),
-        "max_model_len": 40960,
-    }
-    made = plan(**wishes)
-    assert made.buckets is not None
-    prompts = sorted(query for _batch, query, _context in made.buckets.prompt)
-    assert prompts[-1] >= 40960 and any(query >= 24000 for query in prompts)
-    # decode batches 9 to 24, which the scripts leave out, have their buckets too
-    assert max(batch for batch, _query, _blocks in made.buckets.decode) >= 32
-    # in reference tuning the top bucket that the engine makes of it is 23936 or less
-    theirs = plan(**wishes, tuning="reference")
-    assert theirs.buckets is not None
-    assert max(query for _batch, query, _context in theirs.buckets.prompt) < 24000
-
-
 def test_limits_only_where_the_extension_knows_them() -> None:
     names = [
         f"VLLM_{part}_BUCKET_LIMIT"

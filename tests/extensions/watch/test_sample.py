@@ -9,7 +9,6 @@ import pytest
 from gaudi_launch.core.base import codec
 from gaudi_launch.extensions.watch.sample import (
     CardSample,
-    DiskSample,
     HostSample,
     NodeSample,
     ServiceSample,
@@ -53,20 +52,3 @@ def test_what_was_not_sampled_is_none() -> None:
         "disks": (),
         "simulated": False,
     }
-
-
-def test_every_part_of_a_sample_survives_json() -> None:
-    sample = HostSample(
-        "h",
-        1.0,
-        False,
-        "why",
-        "gaudi2",
-        True,
-        (CardSample(1, 0, throttled_by=("thermal",), ports_down=(3, 4)),),
-        (ServiceSample("a", "ready", True, modules=(1, 2)),),
-        (NodeSample(0, 5.0),),
-        (DiskSample("state", "/x", 9, 4),),
-        True,
-    )
-    assert codec.read(HostSample, json.loads(json.dumps(codec.write(sample)))) == sample

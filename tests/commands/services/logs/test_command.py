@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from gaudi_launch.cli.main import run
-from gaudi_launch.commands.services.logs.view import LineObjects
 from gaudi_launch.core.services.state import store
 from tests.support.service_record import service
 
@@ -46,17 +45,6 @@ def test_a_followed_log_is_an_object_per_line(capsys: pytest.CaptureFixture[str]
     assert run(["logs", "demo", "-f", "--json"]) == 0
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert lines == [{"schema": 1, "line": text} for text in ("one", '{"a": 1}', "rest")]
-
-
-def test_a_line_is_printed_when_it_is_complete(capsys: pytest.CaptureFixture[str]) -> None:
-    objects = LineObjects()
-    objects.write(b"warm")
-    assert capsys.readouterr().out == ""
-    objects.write("-up 1/2 é\n".encode()[:-2])
-    objects.write("é\n".encode()[1:])
-    assert json.loads(capsys.readouterr().out) == {"schema": 1, "line": "warm-up 1/2 é"}
-    objects.close()
-    assert capsys.readouterr().out == ""
 
 
 def test_a_log_that_has_not_begun_has_no_lines(capsys: pytest.CaptureFixture[str]) -> None:

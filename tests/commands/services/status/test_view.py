@@ -56,17 +56,6 @@ def test_the_history_is_drawn(capsys: pytest.CaptureFixture[str]) -> None:
     assert rows["power"].endswith("now 300 W, most 300 W")
 
 
-def test_the_history_is_in_the_json_only_where_it_is_requested(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    with service("mine", "http://127.0.0.1:9", phase="load") as folder:
-        filled(folder)
-        found = reading(capsys, "status", "mine", "--history", "10m")["history"]
-        assert 55 <= len(found) <= 61
-        assert found[-1]["tokens_per_second"] == pytest.approx(100.0, rel=0.01)
-        assert "history" not in reading(capsys, "status", "mine")
-
-
 def test_a_service_without_a_history_says_so(capsys: pytest.CaptureFixture[str]) -> None:
     with service("mine", "http://127.0.0.1:9", phase="load"):
         _, out, _ = output(capsys, "status", "mine", "--history", "1h")

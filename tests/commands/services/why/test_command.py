@@ -20,21 +20,6 @@ pytestmark = pytest.mark.usefixtures("plain_english")
 OOM = "FATAL ERROR :: MODULE:PT_DEVMEM Allocation failed for size::12 (1)MB\n"
 
 
-def test_a_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    log = tmp_path / "engine.log"
-    log.write_text("INFO starting\n" + OOM)
-    shown = reading(capsys, "why", str(log))
-    assert (shown["failed"], shown["permanent"], shown["causes"][0]["id"]) == (
-        True,
-        True,
-        "device_oom",
-    )
-    assert shown["causes"][0]["evidence"] == [{"line": 2, "text": OOM.strip()}]
-    assert run(["why", str(log)]) == 0
-    out, _ = capsys.readouterr()
-    assert "Cause 1: The card ran out of memory." in out and "line 2:" in out
-
-
 def test_a_log_in_chinese_has_chinese_labels(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -211,15 +196,6 @@ def test_what_was_lost_was_lost_where_it_was(
     assert "exited without a message" in out and "noise" not in out
 
 
-def test_the_remedies_of_a_service_name_its_model(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    service(tmp_path, "a", OOM, phase="failed", outcome="died", status=1, model="/models/My Model")
-    assert reading(capsys, "why", "a")["causes"][0]["commands"] == [
-        "gaudi-launch inspect '/models/My Model'"
-    ]
-
-
 def test_a_folder_named_like_a_service(
     current_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -256,26 +232,6 @@ def test_one_that_was_started_again_tells_why(
         shown = reading(capsys, "why", "a")
         assert (shown["failed"], shown["phase"]) == (False, "load")
         assert shown["note"].endswith("(total: 2), the last time because: The disk was full.")
-
-
-def test_the_error_of_an_unknown_failure_is_in_text_and_json(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    log = tmp_path / "engine.log"
-    log.write_text(
-        "WARNING 11-21 [utils.py:2385] Found ulimit of 20000 and failed to automatically increase\n"
-        "Traceback (most recent call last):\nZeroDivisionError: division by zero\n"
-        + "INFO later\n"
-        * 50
-    )
-    shown = reading(capsys, "why", str(log))
-    assert [cause["id"] for cause in shown["causes"]] == ["exception"]
-    assert shown["causes"][0]["evidence"] == [
-        {"line": 3, "text": "ZeroDivisionError: division by zero"}
-    ]
-    assert run(["why", str(log)]) == 0
-    out, _ = capsys.readouterr()
-    assert "line 3: ZeroDivisionError: division by zero" in out and "open files" not in out
 
 
 def test_what_made_requests_slow_is_shown_for_a_healthy_engine(

@@ -26,12 +26,3 @@ def test_signals_are_queued_in_order_and_the_former_handlers_return() -> None:
     assert {number: signal.getsignal(number) for number in former} == former
     with pytest.raises(IndexError):
         signals.take()
-
-
-def test_a_wait_takes_its_time_without_a_signal() -> None:
-    signals = Signals()
-    begun = time.monotonic()
-    signals.wait(0.05)
-    with signals.handled():
-        signals.wait(0.05)
-    assert time.monotonic() - begun >= 0.1

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from gaudi_launch.core.base.messages import set_language
-from gaudi_launch.extensions.watch.sample import CardSample, HostSample, NodeSample, ServiceSample
-from gaudi_launch.extensions.watch.top.state import TopState, Trails, card_name, press
+from gaudi_launch.extensions.watch.top.state import TopState, card_name, press
 from tests.support.watched import HOST, SILENT, state_of
 
 
@@ -72,12 +69,6 @@ def test_the_filter_is_typed_kept_and_cleared(actions: Recorded) -> None:
     assert (state.filter, state.is_typing) == ("trai", False)
     typed(state, actions, "/", "esc")
     assert (state.filter, len(modules(state))) == ("", 8)
-
-
-def test_the_filter_finds_services_by_phase_and_model(actions: Recorded) -> None:
-    state = state_of(HOST)
-    typed(state, actions, "/", *"QWEN3", "enter")
-    assert [service.name for _, service in state.services()] == ["qwen"]
 
 
 def test_stopped_services_are_shown_on_request(actions: Recorded) -> None:
@@ -146,44 +137,6 @@ def test_the_past_of_a_silent_host_gets_no_values() -> None:
     assert state.trails.of("gaudi-7", "use", "0") == (87,)
     assert state.trails.of("gaudi-7", "use", "4") == (None,)
     assert state.trails.of("gaudi-9", "use", "0") == ()
-
-
-# --- past values, for the lines that draw them ---
-
-PAST = HostSample(
-    "h",
-    1.0,
-    cards=(CardSample(3, 0, utilization_percent=80, power_w=300), CardSample(None, 1)),
-    services=(ServiceSample("a", "ready", True, tokens_per_second=9.5),),
-    nodes=(NodeSample(1, 12.5),),
-)
-
-
-def test_each_value_has_a_trail_by_host_kind_and_name() -> None:
-    trails = Trails()
-    trails.add(PAST)
-    trails.add(replace(PAST, cards=()))
-    trails.add(replace(PAST, host="other"))
-    found = [
-        trails.of("h", kind, name)
-        for kind, name in (
-            ("use", "3"),
-            ("power", "3"),
-            ("use", "i1"),
-            ("tokens", "a"),
-            ("cpu", "1"),
-            ("cpu", "2"),
-        )
-    ]
-    assert found == [(80,), (300,), (None,), (9.5, 9.5), (12.5, 12.5), ()]
-    assert trails.of("other", "cpu", "1") == (12.5,)
-
-
-def test_a_trail_keeps_two_minutes() -> None:
-    trails = Trails()
-    for second in range(130):
-        trails.add(HostSample("h", 1.0, nodes=(NodeSample(0, float(second)),)))
-    assert trails.of("h", "cpu", "0") == tuple(float(second) for second in range(10, 130))
 
 
 def test_the_name_of_a_card() -> None:
