@@ -193,11 +193,7 @@ def _check(host: Host, modules: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _best(
-    host: Host,
-    wanted: int,
-    visible: tuple[int, ...] | None,
-    option: str,
-    reasons: list[Message],
+    host: Host, wanted: int, visible: tuple[int, ...] | None, option: str, reasons: list[Message]
 ) -> tuple[int, ...]:
     """Return the best free set of this many modules."""
     allowed = host.modules
