@@ -81,7 +81,6 @@ def _completed(values: Values, ctx: Any, incomplete: str) -> list[Completion]:
 
 def services() -> Iterable[Completion]:
     """Return the services of this user with their phase as it was written last."""
-
     from gaudi_launch.core.services.state.store import services_dir
 
     found: list[Completion] = []

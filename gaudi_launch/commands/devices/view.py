@@ -218,7 +218,6 @@ def pick_to_json(host: Host, placement: Placement) -> dict[str, Any]:
 
 def show_pick(placement: Placement) -> None:
     """Print the chosen cards and the reasons."""
-
     out = console()
     out.print(
         text("host.devices_picked", modules=",".join(map(str, placement.modules))),

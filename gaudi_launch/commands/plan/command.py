@@ -37,7 +37,6 @@ def plan(
     Needs no card and no engine on this machine: --machine simulated:hls2 plans for an 8-card Gaudi2
     server.
     """
-
     from gaudi_launch.cli.console import emit_json
     from gaudi_launch.cli.views.speed import speed_json
     from gaudi_launch.core.launch import route, saved_plan

@@ -91,7 +91,6 @@ def installed_for(
     Of several that `setup` made it is that of ``first``.
     Return None for an engine in an image, or that of another machine (not ``here``).
     """
-
     name = request.engine
     if entries.entry(name).in_container:
         return None

@@ -346,7 +346,6 @@ def _rooms(facts: SetupFacts, here: bool) -> tuple[Room, ...]:
 
     Another machine's disks are unknown.
     """
-
     needed = needed_bytes(facts)
     if not here:
         total = sum(needed.values())

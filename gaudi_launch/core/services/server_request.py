@@ -150,7 +150,6 @@ def _opener(url: str, limit: _Limit, verify: bool) -> OpenerDirector:
 
     Certificates are read for https only, which takes longer than a local answer.
     """
-
     context = None
     if not verify:
         context = _unverified()

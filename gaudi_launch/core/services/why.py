@@ -85,7 +85,6 @@ def _with_drift(explained: Explanation, service: ServiceRecord | None = None) ->
 
 def _installed(service: ServiceRecord | None) -> Installed | None:
     """Return the engine of a service's record, else the installed one."""
-
     plan = (store.read(service.folder, "plan.json") or {}) if service else {}
     engine = plan.get("engine")
     python = mapping(engine).get("python")
@@ -110,7 +109,6 @@ def _is_from(installed: Installed, text: str) -> bool:
 
 def _absent(errors: Sequence[DriftError], installed: Installed) -> Cause | None:
     """Return an absent package of Gaudi whose module an error could not import."""
-
     absent = [
         row for row in releases().python_packages if not set(row.names) & set(installed.packages)
     ]
@@ -132,7 +130,6 @@ def _absent(errors: Sequence[DriftError], installed: Installed) -> Cause | None:
 
 
 def _drift(errors: Sequence[DriftError], installed: Installed) -> Cause | None:
-
     compared = compare_pins(installed)
     if compared is None:
         return None
@@ -144,7 +141,6 @@ def _drift(errors: Sequence[DriftError], installed: Installed) -> Cause | None:
 
 
 def _cause(error: DriftError, blamed: Sequence[Deviation], python: str, file: str) -> Cause:
-
     found = ", ".join(f"{each.package} {each.installed}" for each in blamed)
     expected = ", ".join(f"{each.package} {each.pinned}" for each in blamed)
     names = [each.package for each in blamed]

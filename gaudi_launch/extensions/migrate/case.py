@@ -344,7 +344,6 @@ def _hidden(request: Request, variables: Mapping[str, str]) -> list[str]:
 
     They were moved from an option, or assigned in the old command.
     """
-
     given = set(variables) | set(os.environ)
     moved = {name for name in request.environment if name not in given}
     assigned = {name for name, value in variables.items() if is_secret_variable(name, value)}
@@ -356,7 +355,6 @@ def _machine(machine: str | None) -> tuple[Host, tuple[Message, ...]]:
 
     A simulated one, with a note, where this machine shows no card.
     """
-
     host = load(machine)
     if machine is not None or host.cards:
         return host, ()
@@ -368,7 +366,6 @@ def _brings_code(model: Model) -> bool | None:
 
     Its profile answers where no config.json is here.
     """
-
     if model.remote_code is not None:
         return model.remote_code
     profile = match(model)

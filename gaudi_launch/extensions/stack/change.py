@@ -99,7 +99,6 @@ class _Change:
     """One change: ``_old`` are engines that end, ``_coming`` new ones."""
 
     def __init__(self, changes: StackChanges, reporter: Reporter, options: ChangeOptions) -> None:
-
         self._changes = changes
         self._planned = changes.planned
         self._stack = changes.stack
@@ -150,7 +149,6 @@ class _Change:
 
     def _begin_gateway(self) -> str:
         """Start the gateway, or give a running one what runs now; return what was done."""
-
         settings, name = self._stack.gateway, self._stack.gateway_service
         done = "started"
         running = self._changes.alive.get(name)
@@ -169,7 +167,6 @@ class _Change:
 
     def _route(self) -> None:
         """Give the gateway the engines that are to answer now."""
-
         wanted = self._backends()
         if wanted != self._routes:
             gateway_job.renew(self._stack.gateway_service, wanted, self._stack.gateway)
@@ -218,7 +215,6 @@ class _Change:
             self._end_routed(step.ends_after)
 
     def _start(self, service: StackService) -> None:
-
         service = self._at_free_port(service)
         how = ServeMode(
             name=service.name,
@@ -235,7 +231,6 @@ class _Change:
 
     def _at_free_port(self, service: StackService) -> StackService:
         """Return the service, at another port where its own was taken since the plan."""
-
         own, planned = service.options.port or 0, self._planned.services
         if free_port(LOCAL, own - 1, machine_root()) == own:
             return service
@@ -266,7 +261,6 @@ class _Change:
 
 def final_backends(planned: StackPlan) -> tuple[Backend, ...]:
     """Return the models as the gateway routes to them when all engines run."""
-
     found = []
     for model in planned.stack.models:
         mine = [each for each in planned.services if each.model.name == model.name]
@@ -277,7 +271,6 @@ def final_backends(planned: StackPlan) -> tuple[Backend, ...]:
 
 def check_startable(changes: StackChanges, *, no_doctor: bool) -> None:
     """Raise LaunchError for what would keep the gateway or an engine from starting."""
-
     planned, stack = changes.planned, changes.stack
     check_access(stack)
     check_backends(final_backends(planned))
@@ -297,7 +290,6 @@ def check_startable(changes: StackChanges, *, no_doctor: bool) -> None:
 
 def check_access(stack: StackFile) -> None:
     """Check keys and TLS. Raises LaunchError (USAGE) with the line of the entry."""
-
     try:
         keys_file.check_access(stack.gateway)
     except LaunchError as error:
@@ -312,7 +304,6 @@ def check_access(stack: StackFile) -> None:
 
 def _check_engine(service: StackService, *, no_doctor: bool) -> None:
     """Check folder, interpreter and machine of a service before anything starts."""
-
     if service.options.model == "demo":
         # its engine and its files are installed by the first launch
         return
@@ -322,7 +313,6 @@ def _check_engine(service: StackService, *, no_doctor: bool) -> None:
 
 def _forget_dropped(before: StackRecord, final: StackRecord, old: Sequence[str]) -> None:
     """Remove what ended services left that the file names no more."""
-
     for name in before.services:
         if name in final.services or name in old:
             continue
@@ -384,7 +374,6 @@ def end_all(
     services: Sequence[ServiceRecord], drain: float, reporter: Reporter
 ) -> tuple[Stopped, ...]:
     """End services at the same time. Raises the first error when all were tried."""
-
     if not services:
         return ()
     with ThreadPoolExecutor(len(services)) as pool:

@@ -63,7 +63,6 @@ def init(
 
     An existing file is not changed.
     """
-
     if schema:
         from gaudi_launch.core.base.profiles_check import schema as published
 
@@ -87,7 +86,6 @@ def plan(
     as_json: bool = JSON,
 ) -> None:
     """Show cards, memory and start time of all models; start nothing."""
-
     planned = stack_plan.plan(file, machine or None)
     if as_json:
         emit_json(view.to_json(planned))
@@ -112,7 +110,6 @@ def up(
 
     A second run changes nothing. Ctrl-C ends the wait only: what was started stays.
     """
-
     try:
         stack, changed = case.up(file, Terminal(), no_doctor=no_doctor, wait=not no_wait)
     except KeyboardInterrupt:
@@ -143,7 +140,6 @@ def apply(
     A new version of a model starts next to the old one, takes over when it answers, and the old one
     ends. Where the cards do not suffice for both, the downtime is stated and confirmed first.
     """
-
     options = ChangeOptions(no_doctor=no_doctor, drain=drain)
     try:
         stack, changed = case.apply(
@@ -162,7 +158,6 @@ def apply(
 
 def _agrees(changes: StackChanges, yes: bool) -> bool:
     """State what does not answer for a time, and return the user's consent."""
-
     for line in view.interruptions(changes):
         say(line)
     if yes:
@@ -184,7 +179,6 @@ def restart(
     drain: float = DRAIN,
 ) -> None:
     """Restart a model's engines, the gateway, or all, in turns."""
-
     case.restart(case.target(model, stack), drain, Terminal())
 
 
@@ -204,7 +198,6 @@ def logs(
 
     With --json each line is one JSON object with its service.
     """
-
     names = case.target(model, stack).names
     with until_ctrl_c():
         view.show_logs(names, follow=follow, last=lines, as_json=as_json)
@@ -217,7 +210,6 @@ def down(
     as_json: bool = JSON,
 ) -> None:
     """Stop the gateway and all models, and remove their records and logs."""
-
     stack, ended = case.down(name, Terminal(), drain)
     if as_json:
         emit_json(view.ended_to_json(stack, ended))
@@ -234,7 +226,6 @@ def ps(
     as_json: bool = JSON,
 ) -> None:
     """List the models of started stacks: phase, cards, port, last error."""
-
     states = case.ps(name or None)
     if as_json:
         emit_json(view.states_to_json(states))

@@ -221,7 +221,6 @@ def test_whether_it_has_room_to_work() -> None:
 
 
 def test_rows_of_neuron_cores() -> None:
-
     big = replace(SMALL, parameters=1_500_000_000, weight_bytes=3_000_000_000)
     words = {"total": "3.0", "cores": 3, "chips": 2}
     table = fit_weights_only(big, 4, None, ["bfloat16"], core_gb=1)
