@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
-from unittest.mock import patch
 
 import pytest
 from markdown_it import MarkdownIt
@@ -22,6 +21,7 @@ from markdown_it.token import Token
 from gaudi_launch.cli.help import examples
 from gaudi_launch.cli.main import run
 from gaudi_launch.core.base.locks import try_ofd
+from tests.support.cli import called
 from tests.support.help_texts import all_commands
 from tests.support.machines import link_tree
 from tests.support.places import TOP
@@ -254,18 +254,13 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, 
     # on a machine of its own, so that it holds no card that another command wants
     link_tree("hls2", folder / "other")
     other = {**environment, "GAUDI_LAUNCH_ROOT": str(folder / "other")}
-    started = call(other, folder, "serve", *words)
-    assert started.returncode == 0, started.stdout + started.stderr
+    code, out, err = called(other, "serve", *words)
+    assert code == 0, out + err
     with measured(folder):
         yield folder, environment
-    call(environment, folder, "stop", "--all", "--drain", "0")
+    called(environment, "stop", "--all", "--drain", "0")
 
 
-# need no process of their own: they read, compute and write
-READING = (
-    *("plan", "warmup", "devices", "inspect", "migrate", "why", "cache"),
-    *("render", "engines", "cluster", "help", "recommend"),
-)
 MEASURING = ("check", "chat", "bench", "webui", "exporter")
 
 
@@ -283,21 +278,6 @@ def measured(folder: Path) -> Iterator[None]:
         yield
 
 
-def call(
-    environment: dict[str, str], folder: Path, *words: str
-) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "gaudi_launch", *words],
-        cwd=folder,
-        env={**environment, "PYTHONPATH": str(TOP)},
-        capture_output=True,
-        text=True,
-        timeout=GENEROUS,
-        input="What is the capital of France?",
-        check=False,
-    )
-
-
 @pytest.mark.complete
 @pytest.mark.parametrize("command", [c for c in COMMANDS if c not in BY_OTHERS])
 def test_each_command(
@@ -305,7 +285,6 @@ def test_each_command(
     workplace: tuple[Path, dict[str, str]],
     request: pytest.FixtureRequest,
     monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
 ) -> None:
     if "--orphans" in command:
         request.getfixturevalue("only_orphans")
@@ -316,19 +295,10 @@ def test_each_command(
         pytest.skip("matplotlib (extra plot) is not installed")
     if words[1] in MEASURING:
         environment = {**environment, "XDG_STATE_HOME": str(folder / "measured")}
-    if words[1] in READING:
-        for name, value in environment.items():
-            monkeypatch.setenv(name, value)
-        monkeypatch.chdir(folder)
-        # a start command in place of a model sets its variables
-        with patch.dict(os.environ):
-            code, said = run(words[1:]), "".join(capsys.readouterr())
-    else:
-        done = call(environment, folder, *words[1:])
-        code, said = done.returncode, done.stdout + done.stderr
+    monkeypatch.chdir(folder)
+    code, out, err = called(environment, *words[1:], given="What is the capital of France?")
     expected = ENDS.get(command, ENDS.get(" ".join(words[:2]), {0}))
-    assert code in expected, said
-    assert "Traceback" not in said
+    assert code in expected, out + err
 
 
 @pytest.mark.parametrize("language", ["en", "zh"])
@@ -390,7 +360,7 @@ def test_the_program_plans_serves_and_stops(workplace: tuple[Path, dict[str, str
     assert "--tensor-parallel-size 4 flag" in settings
     log = folder / "state/gaudi-launch/services/from-python/engine.log"
     assert served == f"from-python ready http://127.0.0.1:{port} {log}"
-    after = json.loads(call(environment, folder, "ps", "-a", "--json").stdout)
+    after = json.loads(called(environment, "ps", "-a", "--json")[1])
     assert [row["phase"] for row in after["services"] if row["name"] == "from-python"] == [
         "stopped"
     ]

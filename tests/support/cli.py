@@ -5,9 +5,14 @@ from __future__ import annotations
 import difflib
 import json
 import os
+import sys
 import warnings
+from collections.abc import Mapping
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -19,6 +24,28 @@ def output(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, st
     code = run(list(arguments))
     out, err = capsys.readouterr()
     return code, out, err
+
+
+def called(environment: Mapping[str, str], *words: str, given: str = "") -> tuple[int, str, str]:
+    """Run a command in this process, with the variables of a user.
+
+    What it starts are processes all the same. Return its exit code, its output and its errors.
+    """
+    with (
+        TemporaryFile("w+", encoding="utf-8") as stdin,
+        TemporaryFile("w+", encoding="utf-8") as out,
+        TemporaryFile("w+", encoding="utf-8") as err,
+        patch.dict(os.environ, environment, clear=True),
+        patch.object(sys, "stdin", stdin),
+        redirect_stdout(out),
+        redirect_stderr(err),
+    ):
+        stdin.write(given)
+        stdin.seek(0)
+        code = run(list(words))
+        out.seek(0)
+        err.seek(0)
+        return code, out.read(), err.read()
 
 
 def document(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, dict[str, Any]]:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
+from tests.support.cli import called
 from tests.support.serve import Gaudi
 from tests.support.waiting import GENEROUS
 
@@ -15,24 +14,17 @@ from tests.support.waiting import GENEROUS
 class Keeper(Gaudi):
     """A user of services."""
 
-    def call(self, *words: str, do: str = "", **environment: str) -> tuple[int, str, str]:
-        done = subprocess.run(
-            [sys.executable, "-m", "gaudi_launch", *words],
-            env={**self.environment, "TRIVIAL_DO": do, **environment},
-            capture_output=True,
-            text=True,
-            timeout=GENEROUS,
-            stdin=subprocess.DEVNULL,
-            check=False,
-        )
-        assert "Traceback" not in done.stderr, done.stderr
-        return done.returncode, done.stdout, done.stderr
+    def call(self, *words: str, **variables: str) -> tuple[int, str, str]:
+        return called({**self.environment, "TRIVIAL_DO": "", **variables}, *words)
 
     def detach(
-        self, model: Path, port: int, *words: str, do: str = "", **env: str
+        self, model: Path, port: int, *words: str, do: str = "", **variables: str
     ) -> tuple[int, str, str]:
-        more = ("--no-doctor", "--python", str(self.python), "--detach", *words)
-        return self.call("serve", "-w", str(model), "-n", "2", "-p", str(port), *more, do=do, **env)
+        """Start a service by a process that it outlives."""
+        asked = ("-w", str(model), "-n", "2", "-p", str(port), "--detach", *words)
+        process = self.start(*asked, do=do, **variables)
+        out, err = process.communicate(timeout=GENEROUS)
+        return process.returncode, out, err
 
     def services(self, *words: str) -> list[dict[str, Any]]:
         code, out, _ = self.call("ps", "--json", *words)

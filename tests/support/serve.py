@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.cli import called
 from tests.support.machines import link_tree
-from tests.support.waiting import GENEROUS
 
 CONFIG = {
     "architectures": ["LlamaForCausalLM"],
@@ -69,20 +69,13 @@ class Gaudi:
         self.python = python
         self.running: list[subprocess.Popen[str]] = []
 
-    def start(self, *words: str, do: str = "") -> subprocess.Popen[str]:
-        argv = [
-            sys.executable,
-            "-m",
-            "gaudi_launch",
-            "serve",
-            "--no-doctor",
-            "--python",
-            str(self.python),
-            *words,
-        ]
+    def asked(self, *words: str) -> tuple[str, ...]:
+        return ("serve", "--no-doctor", "--python", str(self.python), *words)
+
+    def start(self, *words: str, do: str = "", **variables: str) -> subprocess.Popen[str]:
         process = subprocess.Popen(
-            argv,
-            env={**self.environment, "TRIVIAL_DO": do},
+            [sys.executable, "-m", "gaudi_launch", *self.asked(*words)],
+            env={**self.environment, "TRIVIAL_DO": do, **variables},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -91,9 +84,8 @@ class Gaudi:
         return process
 
     def run(self, *words: str, do: str = "") -> tuple[int, str, str]:
-        process = self.start(*words, do=do)
-        out, err = process.communicate(timeout=GENEROUS)
-        return process.returncode, out, err
+        """Serve here what ends by itself."""
+        return called({**self.environment, "TRIVIAL_DO": do}, *self.asked(*words))
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.support.cli import called
 from tests.support.docker_daemon import Daemon
 from tests.support.machines import link_tree
 from tests.support.places import SUPPORT
@@ -24,6 +25,8 @@ IMAGE = "ghcr.io/huggingface/text-generation-inference:3.3.5-gaudi"
 
 class User:
     """Runs the command on a separate machine, with a separate docker."""
+
+    engine: tuple[str, ...] = ("--engine", "tgi")
 
     def __init__(self, folder: Path) -> None:
         machine = folder / "machine"
@@ -52,19 +55,13 @@ class User:
         }
         self.running: list[subprocess.Popen[str]] = []
 
+    def asked(self, *words: str) -> list[str]:
+        named = [str(self.model) if word == "MODEL" else word for word in words]
+        return ["serve", "--no-doctor", *self.engine, *named]
+
     def start(self, *words: str) -> subprocess.Popen[str]:
-        asked = [str(self.model) if word == "MODEL" else word for word in words]
         process = subprocess.Popen(
-            [
-                sys.executable,
-                "-m",
-                "gaudi_launch",
-                "serve",
-                "--no-doctor",
-                "--engine",
-                "tgi",
-                *asked,
-            ],
+            [sys.executable, "-m", "gaudi_launch", *self.asked(*words)],
             env=self.environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -74,9 +71,8 @@ class User:
         return process
 
     def run(self, *words: str) -> tuple[int, str, str]:
-        process = self.start(*words)
-        out, err = process.communicate(timeout=GENEROUS)
-        return process.returncode, out, err
+        """Serve here what ends by itself."""
+        return called(self.environment, *self.asked(*words))
 
     def close(self) -> None:
         for process in self.running:

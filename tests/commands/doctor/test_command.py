@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 import tarfile
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ from typing import Any
 import pytest
 
 from gaudi_launch.core.host import simulated
-from tests.support.waiting import GENEROUS
+from tests.support.cli import called
 
 
 @pytest.fixture
@@ -25,16 +24,7 @@ def home(tmp_path: Path) -> dict[str, str]:
 
 
 def run(home: dict[str, str], *words: str, **more: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "gaudi_launch", "doctor", *words]
-    environment = {**home, **more}
-    return subprocess.run(
-        command,
-        env=environment,
-        capture_output=True,
-        text=True,
-        stdin=subprocess.DEVNULL,
-        timeout=GENEROUS,
-    )
+    return subprocess.CompletedProcess(words, *called({**home, **more}, "doctor", *words))
 
 
 def document(home: dict[str, str], *words: str, **more: str) -> dict[str, Any]:
@@ -148,11 +138,8 @@ def test_in_a_container_the_host_is_left_alone(home: dict[str, str], tmp_path: P
 
 def test_a_snapshot_is_judged_like_its_machine(home: dict[str, str], tmp_path: Path) -> None:
     file = tmp_path / "there.json"
-    command = [
-        *(sys.executable, "-m", "gaudi_launch", "devices", "snapshot", str(file)),
-        *("--machine", "simulated:hls2+bad-tuning"),
-    ]
-    subprocess.run(command, env=home, check=True, capture_output=True)
+    taken = called(home, "devices", "snapshot", str(file), "--machine", "simulated:hls2+bad-tuning")
+    assert taken[0] == 0
     words = ("--skip", "cards.links,cards.rows,cards.throttling,driver.firmware_pair,cache")
     there = document(home, "--machine", str(file), *words)
     here = document(home, "--machine", "simulated:hls2+bad-tuning", *words)

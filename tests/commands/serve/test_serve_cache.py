@@ -8,14 +8,13 @@ import json
 import os
 import shutil
 import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from gaudi_launch.core.host.simulated import write_tree
+from tests.support.cli import called
 from tests.support.processes import living, pids, trivial_python
 from tests.support.serve import Gaudi, gaudi, machine, model, ready_lines
 from tests.support.waiting import GENEROUS, until, unused_port
@@ -38,15 +37,7 @@ def serve_once(user: Gaudi, *words: str) -> str:
 
 
 def command(user: Gaudi, *words: str) -> dict[str, Any]:
-    done = subprocess.run(
-        [sys.executable, "-m", "gaudi_launch", *words, "--json"],
-        env=user.environment,
-        capture_output=True,
-        text=True,
-        timeout=GENEROUS,
-        check=False,
-    )
-    document: dict[str, Any] = json.loads(done.stdout)
+    document: dict[str, Any] = json.loads(called(user.environment, *words, "--json")[1])
     return document
 
 

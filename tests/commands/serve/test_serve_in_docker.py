@@ -6,14 +6,13 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from gaudi_launch.core.engines.base import VLLM
+from tests.support.cli import called
 from tests.support.processes import free_port
 from tests.support.serve import ready_lines
 from tests.support.serve_tgi import User as TgiUser
@@ -30,22 +29,12 @@ ENGINE = ("--engine", "vllm-fork@1.21", "--in", "docker")
 class User(TgiUser):
     """The same user with vLLM's image, and no engine in any interpreter."""
 
+    engine = ()
+
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
         self.daemon.images.add(IMAGE)
         (self.model / "model.safetensors").write_bytes((2).to_bytes(8, "little") + b"{}")
-
-    def start(self, *words: str) -> subprocess.Popen[str]:
-        asked = [str(self.model) if word == "MODEL" else word for word in words]
-        process = subprocess.Popen(
-            [sys.executable, "-m", "gaudi_launch", "serve", "--no-doctor", *asked],
-            env=self.environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        self.running.append(process)
-        return process
 
 
 @pytest.fixture
@@ -147,15 +136,8 @@ def test_detached_it_is_found_and_stopped(user: User, free_port: int, killed: bo
         for pid in (state["launcher_pid"], state["pid"]):
             os.kill(pid, signal.SIGKILL)
     assert len(user.daemon.living) == 1
-    done = subprocess.run(
-        [sys.executable, "-m", "gaudi_launch", "stop", "kept"],
-        env=user.environment,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=GENEROUS,
-    )
-    assert done.returncode == 0, done.stderr
+    code, _, err = called(user.environment, "stop", "kept")
+    assert code == 0, err
     assert user.daemon.living == []
 
 
@@ -249,8 +231,8 @@ def test_a_model_that_is_not_here_yet_is_fetched_for_an_image(user: User, free_p
         "HF_ENDPOINT": f"http://127.0.0.1:{free_port}",
         "HF_HOME": str(user.state / "hub"),
     }
-    code, out, err = user.run(
-        "-w", "Qwen/Qwen2.5-7B-Instruct", "-n", "1", "-p", str(free_port), *ENGINE
-    )
+    # the hub's library reads its address when it is imported
+    process = user.start("-w", "Qwen/Qwen2.5-7B-Instruct", "-n", "1", "-p", str(free_port), *ENGINE)
+    out, err = process.communicate(timeout=GENEROUS)
     assert (out, user.daemon.runs) == ("", [])
-    assert code == 1 and "hf could not be reached" in err, err
+    assert process.returncode == 1 and "hf could not be reached" in err, err

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import shlex
 import shutil
 import subprocess
 import sys
-from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import pytest
 
@@ -24,6 +21,7 @@ from gaudi_launch.core.engines.install.install_steps import SetupExtras, code_st
 from gaudi_launch.core.engines.known_versions import versions
 from gaudi_launch.core.engines.needed_release import needed_release
 from gaudi_launch.core.engines.releases import constraints_of, known, no_constraints, trial_of
+from tests.support.cli import called
 from tests.support.refusals import failing
 from tests.support.serve import machine, model
 from tests.support.waiting import unused_port
@@ -76,28 +74,21 @@ class User:
             (self.bin / name).chmod(0o755)
         (self.bin / "env").symlink_to(shutil.which("env") or "/usr/bin/env")
 
-    def launch(self, *words: str, **variables: str) -> tuple[int, str, str]:
+    def launch(self, *words: str) -> tuple[int, str, str]:
         """Run a command as a process of its own."""
         done = subprocess.run(
             [sys.executable, "-m", "gaudi_launch", *words],
             capture_output=True,
             text=True,
             check=False,
-            env={**self.environment(), **variables},
+            env=self.environment(),
         )
         assert "Traceback" not in done.stdout + done.stderr
         return done.returncode, done.stdout, done.stderr
 
     def run(self, *words: str) -> tuple[int, str, str]:
         """Run `setup` here: what it starts are processes all the same."""
-        out, err = io.StringIO(), io.StringIO()
-        with (
-            patch.dict(os.environ, self.environment(), clear=True),
-            redirect_stdout(out),
-            redirect_stderr(err),
-        ):
-            code = run(["setup", *words])
-        return code, out.getvalue(), err.getvalue()
+        return called(self.environment(), "setup", *words)
 
     def environment(self) -> dict[str, str]:
         hidden = ("LC_", "LANG", "GAUDI_LAUNCH")
@@ -174,7 +165,7 @@ def test_an_engine_that_setup_made_is_used_without_naming_its_interpreter(
     asked = ("-w", str(model), "-n", "1", *named)
 
     def launch(*words: str) -> tuple[int, str, str]:
-        return user.launch(*words, GAUDI_LAUNCH_ROOT=str(machine))
+        return called({**user.environment(), "GAUDI_LAUNCH_ROOT": str(machine)}, *words)
 
     def plan() -> dict[str, Any]:
         code, out, err = launch("plan", *asked, "--json")
@@ -358,7 +349,7 @@ def test_a_rollback_without_a_name_needs_one_engine_with_two_versions(user: User
     code, out, err = user.run("--rollback")
     assert (code, out) == (2, "") and "vllm-fork-1.21, vllm-fork-1.22" in err
     shutil.rmtree(user.engines / "vllm-fork-1.22/venv")
-    assert user.launch("setup", "--rollback", "--lang", "zh")[1].startswith("vllm-fork-1.21：")
+    assert user.run("--rollback", "--lang", "zh")[1].startswith("vllm-fork-1.21：")
 
 
 def test_a_failed_installation_leaves_the_old_version_in_force(user: User) -> None:
@@ -541,7 +532,7 @@ def test_an_image_takes_the_resolved_versions(tmp_path: Path) -> None:
 
 
 def test_in_chinese(user: User) -> None:
-    code, out, err = user.launch("setup", "tgi", "--lang", "zh")
+    code, out, err = user.run("tgi", "--lang", "zh")
     assert code == 0 and "已就绪" in out and "拉取镜像" in err
 
 

@@ -8,8 +8,6 @@ import json
 import os
 import shutil
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -24,6 +22,7 @@ from gaudi_launch.core.base.messages import text
 from gaudi_launch.core.launch.model_setup import convert
 from gaudi_launch.core.launch.report import Silent
 from gaudi_launch.core.models.fp8.arithmetic import conversion_table
+from tests.support.cli import called
 from tests.support.local_hub import Hub
 from tests.support.model_files import FILES, SHARDS, WEIGHT
 from tests.support.processes import free_port, pids, trivial_python
@@ -51,16 +50,7 @@ class User(Gaudi):
         self.environment |= {**hub.environment(), "TRIVIAL_KIND": kind}
 
     def call(self, command: str, *words: str) -> tuple[int, str, str]:
-        argv = [sys.executable, "-m", "gaudi_launch", command, "--python", str(self.python), *words]
-        done = subprocess.run(
-            argv,
-            env=self.environment,
-            capture_output=True,
-            text=True,
-            timeout=GENEROUS,
-            check=False,
-        )
-        return done.returncode, done.stdout, done.stderr
+        return called(self.environment, command, "--python", str(self.python), *words)
 
 
 @pytest.fixture

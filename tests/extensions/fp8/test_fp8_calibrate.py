@@ -16,13 +16,14 @@ import pytest
 
 from tests.support import trivial_calibration
 from tests.support.calibration_scripts import write_scripts
+from tests.support.cli import called
 from tests.support.local_hub import Hub
 from tests.support.machines import link_tree
 from tests.support.model_files import FILES as R1_FILES
 from tests.support.processes import is_alive
 from tests.support.waiting import GENEROUS, until
 
-CALIBRATE = (sys.executable, "-m", "gaudi_launch", "fp8", "calibrate")
+PROGRAM = (sys.executable, "-m", "gaudi_launch")
 CONFIG = {
     "model_type": "qwen3",
     "num_hidden_layers": 2,
@@ -79,23 +80,18 @@ class User:
         )
 
     def argv(self, *words: str) -> list[str]:
-        begin = [*CALIBRATE, str(self.model), "-n", "2"]
+        begin = ["fp8", "calibrate", str(self.model), "-n", "2"]
         return [*begin, "--python", str(self.python), "--dataset", str(self.dataset), *words]
 
     def run(self, *words: str, do: str = "") -> tuple[int, str, str]:
         return self.call(*self.argv(*words), do=do)
 
     def call(self, *argv: str, do: str = "") -> tuple[int, str, str]:
-        environment = {**self.environment, "TRIVIAL_DO": do}
-        done = subprocess.run(
-            argv, env=environment, capture_output=True, text=True, timeout=GENEROUS
-        )
-        assert "Traceback" not in done.stderr
-        return done.returncode, done.stdout, done.stderr
+        return called({**self.environment, "TRIVIAL_DO": do}, *argv)
 
     def plan(self, *words: str) -> dict[str, Any]:
         """Return the plan of a command line."""
-        code, out, err = self.call(sys.executable, "-m", "gaudi_launch", "plan", *words, "--json")
+        code, out, err = self.call("plan", *words, "--json")
         assert code == 0, err
         found: dict[str, Any] = json.loads(out)
         return found
@@ -209,7 +205,9 @@ def test_a_phase_that_leaves_nothing_is_no_success(user: User) -> None:
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
 def test_killed_in_the_middle_nothing_lives_on(user: User, number: int) -> None:
     environment = {**user.environment, "TRIVIAL_DO": "hang:2"}
-    process = subprocess.Popen(user.argv(), env=environment, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [*PROGRAM, *user.argv()], env=environment, stderr=subprocess.PIPE, text=True
+    )
     until(lambda: len(user.steps()) == 2, "the second step")
     process.send_signal(number)
     process.communicate(timeout=GENEROUS)
@@ -223,7 +221,7 @@ def test_killed_in_the_middle_nothing_lives_on(user: User, number: int) -> None:
 
 def test_two_at_once_is_a_sentence(user: User) -> None:
     environment = {**user.environment, "TRIVIAL_DO": "hang:1"}
-    process = subprocess.Popen(user.argv(), env=environment, stderr=subprocess.DEVNULL)
+    process = subprocess.Popen([*PROGRAM, *user.argv()], env=environment, stderr=subprocess.DEVNULL)
     until(user.steps, "the first step")
     try:
         code, _, err = user.run("-m", "4,5")
@@ -281,7 +279,7 @@ def test_model_and_data_set_from_a_hub(user: User) -> None:
     with Hub({}, repo="no/body", others={"Qwen/Qwen3-8B": weights}, datasets={name: data}) as hub:
         user.environment |= {**hub.environment(), "HF_HOME": str(user.home / "hf")}
         hub_words = ("Qwen/Qwen3-8B", "-n", "2", "--python", str(user.python))
-        code, _, err = user.call(*CALIBRATE, *hub_words)
+        code, _, err = user.call("fp8", "calibrate", *hub_words)
     assert code == 0, err
     where = user.home / "data" / "gaudi-launch"
     words = user.called()[0]["words"]
@@ -302,7 +300,7 @@ def test_deepseek_r1_converts_measures_and_serves(tmp_path: Path) -> None:
 
     def calibrate(*words: str) -> tuple[int, str, str]:
         model = (str(folder), "-n", "8", "--trust-remote-code", "--python", str(user.python))
-        return user.call(*CALIBRATE, *model, *words)
+        return user.call("fp8", "calibrate", *model, *words)
 
     for option in ("--dataset", "--batch"):
         code, _, err = calibrate(option, "4")

@@ -8,12 +8,12 @@ import shutil
 import signal
 import struct
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.support.cli import called
 from tests.support.local_hub import Hub
 from tests.support.processes import free_port
 from tests.support.serve import CONFIG, ready_lines
@@ -171,27 +171,11 @@ def test_an_image_that_cannot_be_fetched(user: User) -> None:
 
 
 def test_the_list_of_engines_knows_the_image(user: User) -> None:
-    answer = subprocess.run(
-        [sys.executable, "-m", "gaudi_launch", "engines", "--json"],
-        env=user.environment,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    rows = {row["name"]: row for row in json.loads(answer.stdout)["engines"]}
-    assert (rows["tgi@3.3.5"]["installed"], rows["tgi@3.2.3"]["installed"]) == (IMAGE, None)
+    code, out, _ = called(user.environment, "engines", "--json")
+    rows = {row["name"]: row for row in json.loads(out)["engines"]}
+    assert (code, rows["tgi@3.3.5"]["installed"]) == (0, IMAGE)
+    assert rows["tgi@3.2.3"]["installed"] is None
     assert rows["tgi@3.3.5"]["lacks"] and rows["tgi@3.3.5"]["title"].startswith("TGI")
-
-
-def run(user: User, *words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "gaudi_launch", *words],
-        env=user.environment,
-        capture_output=True,
-        text=True,
-        timeout=GENEROUS,
-        check=False,
-    )
 
 
 def test_a_kept_service_is_stopped_and_started_again(user: User, free_port: int) -> None:
@@ -199,12 +183,12 @@ def test_a_kept_service_is_stopped_and_started_again(user: User, free_port: int)
     assert code == 0 and "/generate" in out, err
     try:
         assert len(user.daemon.living) == 1
-        again = run(user, "restart", "kept")
-        assert again.returncode == 0, again.stderr
+        code, _, err = called(user.environment, "restart", "kept")
+        assert code == 0, err
         assert (len(user.daemon.runs), len(user.daemon.living)) == (2, 1)
     finally:
-        stopped = run(user, "stop", "kept")
-    assert (stopped.returncode, user.daemon.living) == (0, [])
+        code, _, err = called(user.environment, "stop", "kept")
+    assert (code, user.daemon.living) == (0, []), err
 
 
 def test_what_a_killed_launcher_and_client_leave_is_found(user: User, free_port: int) -> None:
@@ -216,8 +200,8 @@ def test_what_a_killed_launcher_and_client_leave_is_found(user: User, free_port:
     process.kill()
     process.communicate()
     assert len(user.daemon.living) == 1
-    stopped = run(user, "stop", "lost")
-    assert (stopped.returncode, user.daemon.living) == (0, [])
+    code, _, err = called(user.environment, "stop", "lost")
+    assert (code, user.daemon.living) == (0, []), err
 
 
 def no_docker(user: User) -> None:
