@@ -16,6 +16,8 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import urlsplit
 
+from gaudi_launch.core.base.addresses import is_loopback
+
 if TYPE_CHECKING:
     import requests
 
@@ -64,18 +66,10 @@ def head(url: str, *, seconds: float) -> int:
     return _within(seconds, exchange)
 
 
-def is_loopback(url: str) -> bool:
+def names_this_machine(url: str) -> bool:
     """Return whether a URL names this machine; False for an unreadable one."""
     try:
-        host = urlsplit(url).hostname or ""
-    except ValueError:
-        return False
-    if host == "localhost":
-        return True
-    import ipaddress
-
-    try:
-        return ipaddress.ip_address(host).is_loopback
+        return is_loopback(urlsplit(url).hostname or "")
     except ValueError:
         return False
 
@@ -84,7 +78,7 @@ def _session(url: str) -> requests.Session:
     import requests
 
     session = requests.Session()
-    if is_loopback(url):
+    if names_this_machine(url):
         # a proxy would treat 127.0.0.1 as itself
         session.trust_env = False
     return session

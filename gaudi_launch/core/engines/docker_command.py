@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeAlias
 
+from gaudi_launch.core.base.addresses import in_url
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.engines.base import base_name
 from gaudi_launch.core.host.hardware import Host
@@ -149,11 +150,7 @@ def card_indices(host: Host, modules: Sequence[int]) -> tuple[int, ...]:
 
 
 def _published(address: str) -> str:
-    if not address:
-        return ""
-    if ":" in address:
-        return f"[{address}]:"
-    return f"{address}:"
+    return f"{in_url(address)}:" if address else ""
 
 
 def _mounted(mount: Mount) -> tuple[str, str]:

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from gaudi_launch.core.base import locks
+from gaudi_launch.core.base.addresses import reached
 from gaudi_launch.core.base.locks import Holder
 from gaudi_launch.core.base.reader import parse_json
 
@@ -35,7 +36,7 @@ def port_lock_name(host: str, port: int) -> str:
 
     A server that listens on every address is filed under 127.0.0.1.
     """
-    plain = {"localhost": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "127.0.0.1"}.get(host, host)
+    plain = "127.0.0.1" if host == "localhost" else reached(host)
     return f"port-{port}-{re.sub(r'[^0-9A-Za-z.:-]', '_', plain)[:100]}.lock"
 
 

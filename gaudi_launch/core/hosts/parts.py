@@ -14,6 +14,7 @@ import ipaddress
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from gaudi_launch.core.base.addresses import join
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.messages import Message, message
 from gaudi_launch.core.host.hardware import Host, Interface
@@ -84,17 +85,6 @@ class Cluster:
 
     def ray_address(self, engine: ClusterEngine) -> str:
         return join(engine.head.address, self.ray_port)
-
-
-def join(address: str, port: int) -> str:
-    """Return an address with a port, IPv6 in brackets.
-
-    >>> join("10.0.0.1", 8850), join("fd00::1", 8850)
-    ('10.0.0.1:8850', '[fd00::1]:8850')
-    """
-    if ":" in address:
-        return f"[{address}]:{port}"
-    return f"{address}:{port}"
 
 
 def reach(member: Member, host: Host | None, interface: str | None = None) -> tuple[str, str]:

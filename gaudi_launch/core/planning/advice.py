@@ -5,10 +5,10 @@ Pure.
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from gaudi_launch.core.base.addresses import is_loopback
 from gaudi_launch.core.base.messages import Message, message
 from gaudi_launch.core.models.sizing import BLOCK
 from gaudi_launch.core.planning.effects import unmodelled
@@ -118,24 +118,6 @@ def listening_address(command: Command) -> str:
     return found
 
 
-def is_open(address: str) -> bool:
-    """Return True if other machines may reach ``address``.
-
-    That is true for anything but a loopback address or its name.
-
-    >>> [is_open(each) for each in ("127.0.0.1", "::1", "localhost")]
-    [False, False, False]
-    >>> [is_open(each) for each in ("0.0.0.0", "", "10.0.0.5", "node1")]
-    [True, True, True, True]
-    """
-    if address == "localhost":
-        return False
-    try:
-        return not ipaddress.ip_address(address.strip("[]")).is_loopback
-    except ValueError:
-        return True
-
-
 def open_warning(command: Command, environment: Mapping[str, str]) -> Message | None:
     """Return the warning for an address that is open without a key, or None.
 
@@ -145,7 +127,7 @@ def open_warning(command: Command, environment: Mapping[str, str]) -> Message | 
     its log.
     """
     address = listening_address(command)
-    if not is_open(address):
+    if is_loopback(address):
         return None
     shown = address or "0.0.0.0"
     if command.container is not None:

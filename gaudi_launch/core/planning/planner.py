@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from gaudi_launch.core.base.addresses import join, reached
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.messages import Message, message, text
 from gaudi_launch.core.buckets.bucket_list import BucketError, Buckets
@@ -396,11 +397,7 @@ def _url(command: Command, identity: EngineIdentity) -> str:
     else:
         args = command.args(option_table(identity.options))
         host, port = args.last("--host") or "127.0.0.1", args.last("--port") or "8000"
-    if host in ("0.0.0.0", "::", "[::]", ""):
-        host = "127.0.0.1"
-    if ":" in host:
-        return f"http://[{host}]:{port}"
-    return f"http://{host}:{port}"
+    return f"http://{join(reached(host), port)}"
 
 
 def _bound(placement: Placement, cpus: tuple[int, ...]) -> Placement:

@@ -8,13 +8,11 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
+from gaudi_launch.core.base.addresses import in_url, reached
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.json_values import array, mapping
 from gaudi_launch.core.planning.engine_argument import last_value
 from gaudi_launch.core.services.state import chosen, store
-
-# an address to listen on is not an address for requests
-_ANY = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}
 
 
 @dataclass(frozen=True)
@@ -90,7 +88,8 @@ def _base(text: str) -> str:
         or parts.fragment
     ):
         raise LaunchError("measure.bad_url", ExitCode.USAGE, found=text)
-    host = _ANY.get(host, f"[{host}]" if ":" in host else host)
+    # an address to listen on is not an address for requests
+    host = in_url(reached(host))
     path = parts.path.rstrip("/").removesuffix("/v1")
     return f"{parts.scheme}://{host}" + (f":{port}" if port is not None else "") + path
 

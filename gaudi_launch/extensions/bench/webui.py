@@ -9,6 +9,7 @@ from gaudi_launch.cli.console import say
 from gaudi_launch.cli.endless import until_ctrl_c
 from gaudi_launch.cli.record_options import RecordCommand
 from gaudi_launch.cli.shared_options import SERVER
+from gaudi_launch.core.base.addresses import is_loopback, join, reached
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.messages import text
 from gaudi_launch.core.services.endpoint import api_key, target
@@ -34,7 +35,6 @@ def webui(
     The server's key (VLLM_API_KEY) stays on this machine: anyone who can reach the page can use the
     model.
     """
-    import ipaddress
 
     from gaudi_launch.core.planning.parse import port as read_port
     from gaudi_launch.core.services.addresses import port_free
@@ -64,16 +64,11 @@ def webui(
         thought=text("measure.webui_thought"),
         failed=text("measure.webui_error"),
     )
-    shown = f"[{host}]" if ":" in host else host
-    try:
-        own = host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        own = False
 
     def ready() -> None:
-        if not own:
+        if not is_loopback(host):
             say(text("measure.webui_open", host=host))
-        url = f"http://{shown}:{listening}"
+        url = f"http://{join(reached(host), listening)}"
         say(text("measure.webui_up", url=url, model=chat.model))
 
     try:

@@ -90,7 +90,7 @@ def test_an_answer_above_the_limit_is_an_error() -> None:
     ],
 )
 def test_addresses_of_this_machine(url: str, loopback: bool) -> None:
-    assert http_client.is_loopback(url) is loopback
+    assert http_client.names_this_machine(url) is loopback
 
 
 def test_a_request_to_another_machine_passes_the_proxy_and_one_to_this_machine_does_not(

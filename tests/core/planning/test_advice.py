@@ -12,7 +12,7 @@ from gaudi_launch.core.base.messages import message
 from gaudi_launch.core.engines.registry import find
 from gaudi_launch.core.host.machine import load
 from gaudi_launch.core.models.model import Model
-from gaudi_launch.core.planning.advice import is_open, open_warning
+from gaudi_launch.core.planning.advice import open_warning
 from gaudi_launch.core.planning.container import Container
 from gaudi_launch.core.planning.plan import Command, Plan
 from gaudi_launch.core.planning.planner import make_plan
@@ -174,24 +174,6 @@ def test_the_reference_of_deepseek_listens_for_all_and_says_so() -> None:
     reference = plan("deepseek_r1", tuning="reference", cards=8)
     assert reference.command.argv[reference.command.argv.index("--host") + 1] == "0.0.0.0"
     assert exposed(reference) == ["plan.open_address"]
-
-
-@pytest.mark.parametrize(
-    ("address", "expected"),
-    [
-        ("localhost", False),
-        ("127.0.0.1", False),
-        ("127.9.9.9", False),
-        ("::1", False),
-        ("[::1]", False),
-        ("0.0.0.0", True),
-        ("", True),
-        ("10.0.0.5", True),
-        ("node1", True),
-    ],
-)
-def test_only_loopback_addresses_are_closed(address: str, expected: bool) -> None:
-    assert is_open(address) is expected
 
 
 def test_a_container_is_open_by_the_address_of_its_ports_and_has_no_key() -> None:

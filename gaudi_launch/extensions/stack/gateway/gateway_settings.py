@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from gaudi_launch.core.base.addresses import join, reached
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 
 Balance = Literal["least-load", "prefix"]
@@ -102,9 +103,8 @@ class GatewaySettings:
     @property
     def url(self) -> str:
         """Return the base URL for clients on this machine."""
-        plain = {"0.0.0.0": "127.0.0.1", "::": "[::1]", "": "127.0.0.1"}
-        host = plain.get(self.host) or (f"[{self.host}]" if ":" in self.host else self.host)
-        return f"{'https' if self.tls else 'http'}://{host}:{self.port}"
+        scheme = "https" if self.tls else "http"
+        return f"{scheme}://{join(reached(self.host), self.port)}"
 
 
 def check_backends(backends: Sequence[Backend]) -> None:

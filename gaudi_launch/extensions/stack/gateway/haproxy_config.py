@@ -21,6 +21,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from gaudi_launch.core.base.addresses import in_url
 from gaudi_launch.core.base.messages import text
 from gaudi_launch.core.base.optional import mapped
 from gaudi_launch.core.base.reader import standalone
@@ -275,7 +276,7 @@ def _refuse(status: int, id: str, condition: str, retry: int | None = None) -> s
 
 
 def _frontend(settings: GatewaySettings) -> str:
-    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    host = in_url(settings.host)
     tls = ""
     if settings.tls:
         tls = " ssl crt tls.pem alpn h2,http/1.1 ssl-min-ver TLSv1.2"

@@ -7,6 +7,7 @@ import typer
 from gaudi_launch.cli.command_app import CommandApp
 from gaudi_launch.cli.endless import until_ctrl_c
 from gaudi_launch.cli.machine_option import MACHINE
+from gaudi_launch.core.base.addresses import join, reached
 from gaudi_launch.core.base.background import in_background
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.messages import text
@@ -63,9 +64,8 @@ def exporter(
             "measure.listen", ExitCode.MACHINE, host=host, port=number, why=why
         ) from None
     try:
-        shown = f"[{host}]" if ":" in host else host
         print(
-            text("measure.exporter_up", url=f"http://{shown}:{number}/metrics"),
+            text("measure.exporter_up", url=f"http://{join(reached(host), number)}/metrics"),
             file=sys.stderr,
             flush=True,
         )

@@ -86,7 +86,7 @@ def test_names_and_addresses_of_engines_are_accepted() -> None:
     [
         (GatewaySettings(), "http://127.0.0.1:8000"),
         (GatewaySettings(host="0.0.0.0", port=80), "http://127.0.0.1:80"),
-        (GatewaySettings(host="::"), "http://[::1]:8000"),
+        (GatewaySettings(host="::"), "http://127.0.0.1:8000"),
         (GatewaySettings(host="fd00::1"), "http://[fd00::1]:8000"),
         (GatewaySettings(host="10.0.0.5", tls=Tls(TOP, TOP)), "https://10.0.0.5:8000"),
     ],
