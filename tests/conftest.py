@@ -26,6 +26,7 @@ from tests.support.every_case import EVERY_CASE
 from tests.support.processes import free_port, pids, trivial_python
 from tests.support.turns import alone
 from tests.support.users import current_folder, no_programs, own_folders, plain_english
+from tests.support.waiting import PORTS
 
 __all__ = [
     "current_folder",
@@ -65,8 +66,6 @@ _MOST_ENGINES = 2
 # the first of them installs vLLM: 150 s on an idle machine, 900 s have been seen on a busy one
 _ENGINE_SECONDS = 1500
 _READ_BY_ALL = ("HF_HUB_OFFLINE", "HF_TOKEN", "HOME", "TMPDIR", "PATH", "GAUDI_LAUNCH_ROOT")
-# where the system takes the ports that a test picks: net.ipv4.ip_local_port_range
-_PORTS_OF_TESTS = 32768
 _LIBC = ctypes.CDLL(None)
 # linux/prctl.h
 _PR_SET_CHILD_SUBREAPER = 36
@@ -98,7 +97,7 @@ def the_usual_ports_are_free() -> Iterator[None]:
     real = addresses.check_port
 
     def check(url: str) -> None:
-        if addresses.address(url)[1] >= _PORTS_OF_TESTS:
+        if addresses.address(url)[1] in PORTS:
             real(url)
 
     with pytest.MonkeyPatch.context() as patched:

@@ -29,6 +29,10 @@ def until(true: Callable[[], object], what: str = "it", seconds: float = GENEROU
         begin = time.monotonic()
 
 
+# below those that the kernel gives for port 0
+PORTS = range(15_000, 29_000, 2)
+
+
 def unused_port() -> int:
     """Return an unused port with an unused one above it.
 
@@ -36,6 +40,6 @@ def unused_port() -> int:
     opens it seconds later. Workers that draw at the same time draw differently.
     """
     while True:
-        port = _CHANCE.randrange(15_000, 29_000, 2)
+        port = _CHANCE.choice(PORTS)
         if port_free("127.0.0.1", port) and port_free("127.0.0.1", port + 1):
             return port

@@ -57,9 +57,10 @@ def test_for_people(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert run(["inspect", str(path)]) == 0
     shown = capsys.readouterr().out.splitlines()
     assert shown[0] == f"{path} fits on 2 Gaudi2 cards (bfloat16)."
-    assert shown[2:8] == [
+    assert shown[2:9] == [
         f"next: gaudi-launch serve {path} -n 2",
         "architecture: MixtralForCausalLM / mixtral",
+        "parameters: 46.7B, counted by its config.json",
         "heads: 32, 8 for keys and values, of 128",
         "experts: 8",
         "context: 32,768",
