@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import urlsplit
 
-from gaudi_launch.core.base.addresses import is_loopback
+from gaudi_launch.core.base.server_address import is_loopback
 
 if TYPE_CHECKING:
     import requests

@@ -9,8 +9,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeAlias
 
-from gaudi_launch.core.base.addresses import in_url
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.core.base.server_address import in_url
 from gaudi_launch.core.engines.base import base_name
 from gaudi_launch.core.host.hardware import Host
 from gaudi_launch.core.planning.container import PODMAN, Container, Mount

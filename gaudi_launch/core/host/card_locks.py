@@ -14,9 +14,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from gaudi_launch.core.base import locks
-from gaudi_launch.core.base.addresses import reached
 from gaudi_launch.core.base.locks import Holder
 from gaudi_launch.core.base.reader import parse_json
+from gaudi_launch.core.base.server_address import reached
 
 _NAME = re.compile(r"^module-(\d{1,4})\.lock$")
 _PORT_NAME = re.compile(r"^port-\d{1,5}-.*\.lock$")

@@ -14,9 +14,9 @@ import ipaddress
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from gaudi_launch.core.base.addresses import join
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.messages import Message, message
+from gaudi_launch.core.base.server_address import join
 from gaudi_launch.core.host.hardware import Host, Interface
 from gaudi_launch.core.host.machine import SIMULATED
 from gaudi_launch.core.hosts.differences import Seen

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from gaudi_launch.core.base.addresses import is_loopback
 from gaudi_launch.core.base.messages import Message, message
+from gaudi_launch.core.base.server_address import is_loopback
 from gaudi_launch.core.models.sizing import BLOCK
 from gaudi_launch.core.planning.effects import unmodelled
 from gaudi_launch.core.planning.engine import Context, Limits

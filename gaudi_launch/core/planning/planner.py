@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from gaudi_launch.core.base.addresses import join, reached
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.messages import Message, message, text
+from gaudi_launch.core.base.server_address import join, reached
 from gaudi_launch.core.buckets.bucket_list import BucketError, Buckets
 from gaudi_launch.core.buckets.coverage import uncovered
 from gaudi_launch.core.buckets.warmup_time import Estimate, Measured, per_graph

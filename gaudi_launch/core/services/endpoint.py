@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
-from gaudi_launch.core.base.addresses import in_url, reached
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.json_values import array, mapping
+from gaudi_launch.core.base.server_address import in_url, reached
 from gaudi_launch.core.planning.engine_argument import last_value
 from gaudi_launch.core.services.state import chosen, store
 

@@ -9,9 +9,9 @@ from gaudi_launch.cli.console import say
 from gaudi_launch.cli.endless import until_ctrl_c
 from gaudi_launch.cli.record_options import RecordCommand
 from gaudi_launch.cli.shared_options import SERVER
-from gaudi_launch.core.base.addresses import is_loopback, join, reached
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.messages import text
+from gaudi_launch.core.base.server_address import is_loopback, join, reached
 from gaudi_launch.core.services.endpoint import api_key, target
 from gaudi_launch.extensions.bench.chat_options import MODEL, Chat, ChatOptions, begin
 

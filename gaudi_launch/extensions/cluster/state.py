@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gaudi_launch.core.base import codec
-from gaudi_launch.core.base.addresses import join
 from gaudi_launch.core.base.errors import ExitCode, LaunchError, file_error
 from gaudi_launch.core.base.json_values import mapping
 from gaudi_launch.core.base.paths import write_whole
 from gaudi_launch.core.base.reader import read_json
+from gaudi_launch.core.base.server_address import join
 from gaudi_launch.core.hosts.inventory import Member
 from gaudi_launch.core.hosts.parts import Cluster
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from gaudi_launch.core.base.addresses import join, reached
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.core.base.server_address import join, reached
 
 Balance = Literal["least-load", "prefix"]
 """``least-load``: the replica with the fewest requests. ``prefix``: conversations stay on a

@@ -21,10 +21,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from gaudi_launch.core.base.addresses import in_url
 from gaudi_launch.core.base.messages import text
 from gaudi_launch.core.base.optional import mapped
 from gaudi_launch.core.base.reader import standalone
+from gaudi_launch.core.base.server_address import in_url
 from gaudi_launch.core.render.gateway import GatewayFiles
 from gaudi_launch.extensions.stack.gateway.gateway_settings import (
     SMALL_BYTES,

@@ -7,10 +7,10 @@ import typer
 from gaudi_launch.cli.command_app import CommandApp
 from gaudi_launch.cli.endless import until_ctrl_c
 from gaudi_launch.cli.machine_option import MACHINE
-from gaudi_launch.core.base.addresses import join, reached
 from gaudi_launch.core.base.background import in_background
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.messages import text
+from gaudi_launch.core.base.server_address import join, reached
 
 app = CommandApp()
 

@@ -1,4 +1,4 @@
-"""Addresses of servers: as part of a URL, for clients of this machine, for other machines."""
+"""The address of a server: in a URL, for clients, open or not."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def join(host: str, port: int | str) -> str:
 
 
 def reached(host: str) -> str:
-    """Return the address by which this machine reaches a server that listens on ``host``.
+    """Return where this machine reaches a server that listens on ``host``.
 
     Linux answers IPv4 on ``::``, too, unless net.ipv6.bindv6only is set.
 
@@ -31,7 +31,7 @@ def reached(host: str) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Return True where other machines cannot reach a server that listens on ``host``.
+    """Return True if only this machine reaches a server on ``host``.
 
     >>> [is_loopback(each) for each in ("127.0.0.1", "127.1.2.3", "::1", "[::1]", "localhost")]
     [True, True, True, True, True]
