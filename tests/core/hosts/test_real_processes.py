@@ -438,7 +438,7 @@ def test_a_host_that_lost_the_launcher_ends_what_it_began(tmp_path: Path) -> Non
 
 
 def test_what_is_released_or_stopped_has_no_guard(tmp_path: Path) -> None:
-    answer = ssh.begin(step("a", "sleep", "300"), "c/a", {}, settle=0.1, lease=1.0)
+    answer = ssh.begin(step("a", "sleep", "300"), "c/a", {}, settle=0.1, lease=20.0)
     (guard,) = guards(tmp_path / "a")
     for _ in range(2):
         ssh.ask(member("a"), {"do": "release", "folder": "c/a"}, 20)
