@@ -69,9 +69,9 @@ def usage_message(error: Any, arguments: Sequence[str]) -> Message:
         return _no_option(str(error.option_name), context)
     if kind in ("UsageError", "NoSuchCommand") and context is not None:
         command = _NO_COMMAND.match(shown)
-        if command is not None:
-            typed = next((word for word in arguments if repr(word) == command[1]), command[1])
-            return _no_command(typed, context, arguments)
+        typed = [word for word in arguments if command and repr(word) == command[1]]
+        if typed:
+            return _no_command(typed[0], context, arguments)
     if kind == "MissingParameter" and error.param is not None:
         return _missing(error.param)
     if kind == "BadParameter":

@@ -15,7 +15,9 @@ class Keeper(Gaudi):
     """A user of services."""
 
     def call(self, *words: str, **variables: str) -> tuple[int, str, str]:
-        return called({**self.environment, "TRIVIAL_DO": "", **variables}, *words)
+        code, out, err = called({**self.environment, "TRIVIAL_DO": "", **variables}, *words)
+        assert "Traceback" not in err, err
+        return code, out, err
 
     def detach(
         self, model: Path, port: int, *words: str, do: str = "", **variables: str

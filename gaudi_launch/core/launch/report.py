@@ -24,6 +24,7 @@ class LaunchDisplay(Watcher, Protocol):
     """Shows the launch of one engine: a `Watcher` with a beginning and an end."""
 
     def begin(self) -> None: ...
+
     def close(self) -> None: ...
 
 

@@ -65,17 +65,7 @@ def in_usual_names(document: Mapping[str, Any], kind: str, *, is_part: bool) -> 
     ``kind`` is its model type. A part (text_config, vision_config) leaves out the numbers that are
     those of its class; a complete config.json has them.
     """
-    facts = _classes().get(kind, {})
-    known = dict(facts.get("defaults", {}))
-    if not is_part:
-        known = {name: value for name, value in known.items() if name == _FLAG}
-    for own, usual in facts.get("names", {}).items():
-        if own in document and usual not in document:
-            known[usual] = document[own]
-    if any(key in document for key in EXPERT_KEYS):
-        # step3p7: its class inherits another number by another of these names
-        known = {name: value for name, value in known.items() if name not in EXPERT_KEYS}
-    found = {**known, **document}
+    found = {**_of_class(document, kind, is_part=is_part), **document}
     found.update(_placed(found))
     for translate in (_widths, _enumerated, _by_modality, _layer_kinds):
         found.update(translate(found))
@@ -86,6 +76,20 @@ def in_usual_names(document: Mapping[str, Any], kind: str, *, is_part: bool) -> 
     if kind in _PARALLEL:
         found["layer_types"] = ["hybrid"] * _whole(found, "num_hidden_layers")
     return found
+
+
+def _of_class(document: Mapping[str, Any], kind: str, *, is_part: bool) -> dict[str, Any]:
+    """Return what a configuration leaves to its class, and its own names."""
+    facts = _classes().get(kind, {})
+    defaults = facts.get("defaults", {})
+    known = {name: value for name, value in defaults.items() if is_part or name == _FLAG}
+    for own, usual in facts.get("names", {}).items():
+        if own in document and usual not in document:
+            known[usual] = document[own]
+    if any(key in document for key in EXPERT_KEYS):
+        # step3p7: its class inherits another number by another of these names
+        return {name: value for name, value in known.items() if name not in EXPERT_KEYS}
+    return known
 
 
 def text_type(kind: str) -> str:

@@ -50,7 +50,7 @@ def counts_for(request: Request, model: Model) -> str:
 
 
 def for_modules(request: Request, numbers: str) -> str:
-    """Return a remedy, whose -n -m would contradict."""
-    if request.modules is None or "-n " not in numbers:
+    """Return a remedy, whose number of cards -m would contradict."""
+    if request.modules is None or f"{written(request.args, '-n')} " not in numbers:
         return numbers
     return text("placement.in_place", numbers=numbers)

@@ -35,7 +35,6 @@ def webui(
     The server's key (VLLM_API_KEY) stays on this machine: anyone who can reach the page can use the
     model.
     """
-
     from gaudi_launch.core.planning.parse import port as read_port
     from gaudi_launch.core.services.addresses import port_free
     from gaudi_launch.extensions.kubernetes.pods import chat_page

@@ -16,6 +16,7 @@ class Sink(Protocol):
     """The receiver of a log's bytes."""
 
     def write(self, piece: bytes, /) -> object: ...
+
     def flush(self) -> None: ...
 
 

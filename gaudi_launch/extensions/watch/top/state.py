@@ -57,7 +57,9 @@ class Actions(Protocol):
     """The actions of the view on a service of this machine."""
 
     def log(self, service: str) -> list[str]: ...
+
     def why(self, service: str) -> list[str]: ...
+
     def stop(self, service: str) -> None: ...
 
 
