@@ -73,11 +73,8 @@ def living(file: Path) -> list[int]:
     """Return the pids of the file that are alive."""
     if not file.exists():
         return []
-    return [
-        pid
-        for pid in {int(line) for line in file.read_text(encoding="utf-8").split()}
-        if is_alive(pid)
-    ]
+    begun = {int(line) for line in file.read_text(encoding="utf-8").split()}
+    return [pid for pid in sorted(begun) if is_alive(pid)]
 
 
 def is_alive(pid: int) -> bool:

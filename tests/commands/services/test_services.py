@@ -265,7 +265,7 @@ def test_a_port_of_a_service_that_warms_up_is_refused_by_its_name(
     user: Keeper, model: Path, free_port: int, pids: Path
 ) -> None:
     assert user.detach(model, free_port, "--name", "a", "--no-wait", do="hang")[0] == 0
-    until(pids.exists)
+    until(lambda: living(pids))
     begun = living(pids)
     code, _, err = user.detach(model, free_port, "--name", "b")
     assert code == 3 and f"Port {free_port} is reserved for the service 'a'" in err
