@@ -1,11 +1,12 @@
 """Prove that right weights pass and wrong ones are found, on the CPU engine.
 
-Use: `python scripts/acceptance/quality.py`. Needs `setup cpu` and the demo model; takes ten minutes
-on two cores. The demo model and four tiny ones with random weights are served as they are. Then the
-demo model is served with the scales of one layer changed by 10 %, with two layers swapped, and with
-another base of the rotary embedding; and a cached prefix block is stale, which is to a later token
-as if the first 128 tokens of its prompt were those of another one. The reference has the right
-weights. Prints one JSON object; the exit status is 0 when only the faults were found.
+Use: `python scripts/acceptance/quality.py [-d bfloat16]`. Needs `setup cpu` and the demo model;
+takes ten minutes on two cores. The demo model and four tiny ones with random weights are served as
+they are. Then the demo model is served with the scales of one layer changed by 10 %, with two
+layers swapped, and with another base of the rotary embedding; and a cached prefix block is stale,
+which is to a later token as if the first 128 tokens of its prompt were those of another one. The
+reference has the right weights. Prints one JSON object; the exit status is 0 when only the faults
+were found.
 """
 
 from __future__ import annotations
@@ -87,12 +88,12 @@ def made(demo: Path, folder: Path, kind: str) -> Path:
     return folder
 
 
-def matched(folder: Path, right: Path, *kinds: type[Client]) -> list[dict[str, Any]]:
+def matched(folder: Path, right: Path, dtype: str, *kinds: type[Client]) -> list[dict[str, Any]]:
     """Serve a model; return its match with the right weights for each client."""
     name = f"quality-{folder.name}"
     ours = [sys.executable, "-m", "gaudi_launch"]
     words = ["serve", str(folder), "--engine", "cpu", "--name", name, "--detach", "--no-doctor"]
-    words += ["-p", str(system_port()), "-l", "1024"]
+    words += ["-p", str(system_port()), "-l", "1024", "-d", dtype]
     subprocess.run([*ours, *words], check=True, stdout=subprocess.DEVNULL)
     try:
         subprocess.run([*ours, "wait", name], check=True, stdout=subprocess.DEVNULL)
@@ -110,17 +111,20 @@ def matched(folder: Path, right: Path, *kinds: type[Client]) -> list[dict[str, A
 
 def main() -> int:
     """Run all of it, print what was found, and return the exit status."""
-    argparse.ArgumentParser(
+    parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    ).parse_args()
+    )
+    parser.add_argument("-d", "--dtype", default="float32", help="data type that is served")
+    dtype = parser.parse_args().dtype
     demo = paths.data_dir() / "models/demo"
     report: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as text:
-        report["demo"], report["stale"] = matched(demo, demo, Client, StaleClient)
+        report["demo"], report["stale"] = matched(demo, demo, dtype, Client, StaleClient)
         print(json.dumps(report), file=sys.stderr, flush=True)
         for kind in (*_FAULTS, *_TINY):
             folder = made(demo, Path(text) / kind, kind)
-            (report[kind],) = matched(folder, folder if kind in _TINY else demo, Client)
+            right = folder if kind in _TINY else demo
+            (report[kind],) = matched(folder, right, dtype, Client)
             print(kind, json.dumps(report[kind]), file=sys.stderr, flush=True)
     print(json.dumps(report, indent=1))
     bad = {kind for kind, found in report.items() if found["bad"]}
