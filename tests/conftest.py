@@ -47,6 +47,9 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 # of pytest-xdist; a pipe with it is folded
 os.environ.pop("COLUMNS", None)
+# of who runs the tests: the sentences that they expect are English
+for _name in ("GAUDI_LAUNCH_LANG", "LC_ALL", "LC_MESSAGES", "LANG"):
+    os.environ.pop(_name, None)
 # a name that no profile lists is asked of the hubs: only tests with a stand-in of them do
 os.environ["HF_HUB_OFFLINE"] = "1"
 # a background job of a shell starts with Ctrl-C ignored, one of nohup with SIGHUP, and so do its
@@ -107,9 +110,13 @@ def the_usual_ports_are_free() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def the_environment_is_left_as_it_was() -> Iterator[None]:
-    """Let each test fail that changes what the next one reads, such as whether a hub is asked."""
+    """Let each test fail that changes what the next one reads, such as whether a hub is asked.
+
+    The language that it chose ends with it.
+    """
     before = {name: os.environ.get(name) for name in _READ_BY_ALL}
     yield
+    messages.set_language(None)
     assert before == {name: os.environ.get(name) for name in _READ_BY_ALL}
 
 

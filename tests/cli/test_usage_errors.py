@@ -17,7 +17,6 @@ from gaudi_launch.cli.main import run
 from gaudi_launch.cli.nearest import nearest, suggestion
 from gaudi_launch.cli.table import COMMANDS
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
-from gaudi_launch.core.base.messages import set_language
 
 pytestmark = pytest.mark.usefixtures("plain_english")
 
@@ -76,7 +75,6 @@ def test_errors_are_coloured_on_a_terminal_only(
     monkeypatch.setenv("TERM", "dumb")
     run(["serv"])
     assert capsys.readouterr().err.startswith("gaudi-launch: There")
-    set_language(None)
 
 
 # the second has the reason of the failed search below its sentence

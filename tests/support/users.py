@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
-from gaudi_launch.core.base.messages import set_language
 
 
 @pytest.fixture
@@ -32,10 +29,7 @@ def no_programs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def plain_english(monkeypatch: pytest.MonkeyPatch, own_folders: Path) -> Iterator[None]:
+def plain_english(monkeypatch: pytest.MonkeyPatch, own_folders: Path) -> None:
     """Set English, no files and no choice of cards of the user who runs the tests."""
     monkeypatch.setenv("GAUDI_LAUNCH_LANG", "en")
     monkeypatch.delenv("HABANA_VISIBLE_MODULES", raising=False)
-    set_language(None)
-    yield
-    set_language(None)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from gaudi_launch.commands.warmup.picture import heat, picture
-from gaudi_launch.core.base.messages import set_language
 from gaudi_launch.core.buckets.optimiser.bucket_planner import plan
 from gaudi_launch.core.predict.step_time import ONE_CARD_8B
 from tests.support.plots import needs_matplotlib, size_of, texts
@@ -21,10 +20,8 @@ def test_heat_counts_everything() -> None:
 
 @needs_matplotlib
 def test_the_picture_names_its_axes_and_shows_every_bucket() -> None:
-    set_language("en")
     made = plan(limits(), None)
     drawn = picture(made.buckets, made.aim.expectation.shapes, ONE_CARD_8B, "a < b, $x$", ".svg")
-    set_language(None)
     words = texts(drawn)
     prompts = len([bucket for bucket in made.buckets.prompt if bucket[2] == 0])
     expected = {

@@ -14,7 +14,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
-from gaudi_launch.core.base.messages import set_language
 from gaudi_launch.extensions.bench import plot, run_file, statistics
 from gaudi_launch.extensions.bench.compare import compare, doubts
 from gaudi_launch.extensions.bench.run_file import BenchRun, BenchWorkload, Sample, WorkloadRequest
@@ -140,12 +139,10 @@ def test_what_cannot_be_compared_is_said() -> None:
 
 @needs_matplotlib
 def test_the_picture_shows_both_runs_with_axes_and_units() -> None:
-    set_language("en")
     one = texts(plot.picture([("first", many(1.0, 1))], "title", "load", ".svg"))
     two = texts(
         plot.picture([("first", many(1.0, 1)), ("second", many(0.5, 2))], "title", "load", ".svg")
     )
-    set_language(None)
     labels = {
         "title",
         "load",

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from gaudi_launch.core.base.messages import set_language
 from gaudi_launch.core.base.plotting import label
 from gaudi_launch.extensions.bench.plot import titles
 from gaudi_launch.extensions.bench.run_file import BenchRun
 
 
 def test_the_titles_name_models_times_and_the_load() -> None:
-    set_language("en")
     workload = {"requests": 9, "input_tokens": 90, "output_tokens": 45}
     runs = [
         BenchRun({"model": "a", "began": 0}, {**workload, "rate": 2.5, "concurrency": 4}, {}),

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_launch.core.base.messages import set_language, text
+from gaudi_launch.core.base.messages import text
 from gaudi_launch.core.host import simulated
 from gaudi_launch.core.host.files import Files
 from gaudi_launch.core.host.hl_smi import HlSmiOutput
@@ -111,7 +111,6 @@ def test_the_reasons_whose_counters_grew_are_named(
 def test_a_table_that_is_too_old_says_how_old_it_is(
     clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    set_language("en")
     sampler, source = sampler_of("hls2", clock, monkeypatch)
     after(1, sampler, clock)
     known = source.latest((), 1.0)

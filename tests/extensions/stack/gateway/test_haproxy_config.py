@@ -72,7 +72,6 @@ FULL = GatewaySettings(
 
 @pytest.mark.parametrize(("name", "settings"), [("plain", GatewaySettings()), ("full", FULL)])
 def test_the_files_of_a_gateway(name: str, settings: GatewaySettings) -> None:
-    set_language("en")
     files = made(settings)
     assert files.argv == ("/usr/bin/python3", "/run/gw/gateway_process.py", "/run/gw/gateway.json")
     sources = {"/run/gw/gateway_process.py": PROCESS, "/run/gw/route.lua": ROUTE}
@@ -210,10 +209,7 @@ def test_a_user_may_have_limits_of_their_own() -> None:
 @pytest.mark.parametrize("language", ["en", "zh"])
 def test_every_answer_of_haproxy_is_an_openai_error(language: str) -> None:
     set_language(language)
-    try:
-        config = haproxy_config((CHAT, EMBED), GatewaySettings(keys_file=KEYS))
-    finally:
-        set_language(None)
+    config = haproxy_config((CHAT, EMBED), GatewaySettings(keys_file=KEYS))
     texts = [
         line.split(" string '", 1)[1].rpartition("'")[0]
         for line in config.splitlines()

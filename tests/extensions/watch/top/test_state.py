@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from gaudi_launch.core.base.messages import set_language
 from gaudi_launch.extensions.watch.top.state import TopState, card_name, press
 from tests.support.watched import HOST, SILENT, state_of
 
@@ -25,11 +24,6 @@ class Recorded:
 
     def stop(self, service: str) -> None:
         self.calls.append(("stop", service))
-
-
-@pytest.fixture(autouse=True)
-def english() -> None:
-    set_language("en")
 
 
 @pytest.fixture

@@ -204,7 +204,6 @@ def shown_rows(part: list[list[Cell]]) -> list[str]:
     [(0, ["0", "1", "2"]), (2, ["0", "1", "2"]), (3, ["1", "2", "3"]), (9, ["7", "8", "9"])],
 )
 def test_a_cut_table_shows_the_selected_row(selected: int, expected: list[str]) -> None:
-    set_language("en")
     title, *rows, more = shown_rows(_cut(part_of(10), 5, selected))
     assert (title, rows, "7" in more) == ("title", expected, True)
 
@@ -233,7 +232,6 @@ def replace_state(**values: Any) -> TopState:
 
 
 def test_cards_are_listed_by_module_and_unknown_ones_last() -> None:
-    set_language("en")
     mixed = replace(HOST, cards=(CARDS[5], replace(CARDS[0], module=None), CARDS[2]))
     in_order = replace(HOST, cards=(CARDS[2], CARDS[5], replace(CARDS[0], module=None)))
     assert printed_lines([mixed], 80) == printed_lines([in_order], 80)
@@ -250,5 +248,4 @@ def test_cards_are_listed_by_module_and_unknown_ones_last() -> None:
     ],
 )
 def test_the_most_important_fact_of_a_card(changes: dict[str, Any], shown: str, style: str) -> None:
-    set_language("en")
     assert card_state(replace(CARDS[5], **changes)) == Cell(shown, style)
