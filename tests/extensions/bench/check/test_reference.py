@@ -38,18 +38,23 @@ NAN = float("nan")
     [
         ([[-1.0, -2.0]], "float32", 0.0, False),
         ([[-1.0, -2.1]], "float32", 0.05, True),
-        ([[-1.0, -2.1]], "bfloat16", 0.05, False),
-        ([[-1.0, -2.3]], "bfloat16", 0.15, True),
+        ([[-1.0, -2.1]], "fp8", 0.05, False),
+        ([[-1.0, -2.3]], "fp8", 0.15, True),
         ([[-1.0, None]], "bfloat16", NAN, True),
+        # 2.5 times what rounding changes: 0.1 on average, 0.1 in the worst prompt
+        ([[-1.0, -2.48]], "bfloat16", 0.24, False),
+        ([[-1.0, -2.52]], "bfloat16", 0.26, True),
         # one of several prompts, as with a stale block of the prefix cache
-        ([[-1.0, -2.6], *4 * [[-1.0, -2.0]]], "bfloat16", 0.06, True),
-        ([[-1.0, -2.3], *4 * [[-1.0, -2.0]]], "bfloat16", 0.03, False),
+        ([[-1.0, -2.52], *4 * [[-1.0, -2.0]]], "bfloat16", 0.052, True),
+        ([[-1.0, -2.48], *4 * [[-1.0, -2.0]]], "bfloat16", 0.048, False),
     ],
 )
 def test_the_differences_are_held_against_the_limits_of_the_data_type(
     own: list[list[float | None]], dtype: str, mean: float, bad: bool
 ) -> None:
-    scored = [{"logprobs": [-1.0, -2.0], "best": [-0.75, -2.0]}] * len(own)
+    right = {"logprobs": [-1.0, -2.0], "best": [-0.75, -2.0]}
+    rounded = {"rounded": [-1.1, -1.9]} if dtype == "bfloat16" else {}
+    scored = [right | rounded] * len(own)
     found = reference.compared([{"logprobs": each} for each in own], scored, dtype)
     same = math.isnan(found.mean) if math.isnan(mean) else found.mean == pytest.approx(mean)
     wanted = (True, 2 * len(own), 0.25, bad)
