@@ -110,6 +110,8 @@ def test_values_within_a_json_option_are_judged(option: str, value: str) -> None
             "vllm-gaudi@0.26.0",
             '--kv-transfer-config {"kv_connector":"Mine","kv_connector_module_path":"a.b"}',
         ),
+        # vllm_gaudi/entrypoints/openai/tool_parsers: the plugin's own
+        ("vllm-gaudi@0.26.0", "--tool-call-parser minimax_m3_py"),
         # HabanaAI/vllm-fork:internvl-scripts/server-internvl.sh; vLLM reads pairs up to 0.9
         ("vllm-fork@1.22", "--limit-mm-per-prompt image=13"),
         ("vllm-fork@1.21", "--limit-mm-per-prompt image=16,video=2"),
