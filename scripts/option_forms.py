@@ -28,6 +28,7 @@ SAMPLES = {
     "auto": "auto",
     "None": "(None)?",
     "{}": r"(?s:\s*\{.*\}\s*)",
+    "image=1": r"\s*\w+\s*=\s*[+-]?[0-9]+\s*(,\s*\w+\s*=\s*[+-]?[0-9]+\s*)*",
     "[]": r'(?s:\s*(\[.*\]|".*"|true|false|null)\s*)',
     "text": "(?s:.*)",
 }
@@ -70,7 +71,9 @@ def main(python: str, vllm: str, releases: list[str]) -> None:
         # a parser that takes a text takes all others
         patterns = [SAMPLES[each] for each in (["text"] if "text" in taken else taken)]
         if patterns:
-            row["form"] = ["|".join(patterns), taken[0] if "text" not in taken else "text"]
+            # JSON's parser takes a number, too, the check after it only an object
+            shown = next((each for each in ("text", "{}") if each in taken), taken[0])
+            row["form"] = ["|".join(patterns), shown]
     for release in releases:
         path = SUPPORT / f"{release}.json"
         document = json.loads(path.read_text(encoding="utf-8"))

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from gaudi_launch.core.base import paths
+from gaudi_launch.core.engines.facts.reading import plugin_parsers
 from tests.support.places import TOP
 
 SCRIPT = TOP / "scripts" / "engine_facts.py"
@@ -274,6 +275,17 @@ def test_a_registry_of_another_form_is_refused(
     answer = read(checkout, tmp_path / "out")
     assert answer.returncode != 0
     assert why in answer.stderr
+
+
+def test_the_parsers_of_the_plugin_are_read_in_each_form(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text(
+        'ToolParserManager.register_module(name="a_py", module=A)\n'
+        '@ToolParserManager.register_module(["b", "c"])\nclass B: ...\n'
+        'ReasoningParserManager.register_lazy_module("d", "vllm_gaudi.d", "D")\n'
+        'ToolParserManager.import_tool_parser("/plugin.py")\n',
+        encoding="utf-8",
+    )
+    assert plugin_parsers(tmp_path) == {"reasoning": {"d"}, "tool": {"a_py", "b", "c"}}
 
 
 def test_no_shipped_version_keeps_a_window_only() -> None:

@@ -38,7 +38,12 @@ from gaudi_launch.core.planning.profiles import match
 from gaudi_launch.core.planning.request import Request
 from gaudi_launch.core.planning.secret_args import secrets_in, with_secret_moved
 from gaudi_launch.extensions.migrate.import_scripts import read_call, request_of
-from gaudi_launch.extensions.migrate.start_command import StartCommand, read_compose, read_start
+from gaudi_launch.extensions.migrate.start_command import (
+    StartCommand,
+    read_compose,
+    read_start,
+    split_shell,
+)
 
 # a Gaudi2 server with eight OAM cards, for which the scripts were written
 _STAND_IN = "simulated:hls2"
@@ -222,11 +227,14 @@ def _converted(start: StartCommand, moved_to: str | None = None) -> ConvertedSta
     _with_variables(start)
     engine, arguments, unread = _engine_of(start, moved_to)
     unread = [*start.unread, *unread]
-    named, passed = [], []
+    named: list[Argument] = []
+    passed: list[Argument] = []
     for each in arguments:
-        if each.positional or each.name in _MODEL:
+        is_model = each.positional or each.name in _MODEL
+        readable = "$" not in "".join(each.words)
+        if is_model and readable and not named:
             named.append(each)
-        elif "$" in (each.text or ""):
+        elif is_model or not readable:
             unread.append(shlex.join(each.words))
         elif each.name != "--sharded":
             passed.append(each)
@@ -250,7 +258,7 @@ def _model_of(start: StartCommand, named: Sequence[Argument]) -> str:
     """Return the model that a command names. Raises LaunchError (USAGE) without one."""
     model = start.path(named[0].value or named[0].name) if named else ""
     if not model or "$" in model:
-        found = shlex.join(start.words)[:200] or start.image
+        found = shlex.join(start.words)[:200] or start.image or start.engine
         raise LaunchError("migrate.model", ExitCode.USAGE, found=found)
     return model
 
@@ -381,8 +389,7 @@ def _split(words: list[str]) -> list[str]:
     if len(words) != 1:
         return words
     try:
-        # a backslash at a line's end joins lines in scripts and manuals
-        return shlex.split(words[0].replace("\\\n", " "))
+        return split_shell(words[0])
     except ValueError as error:
         raise LaunchError(
             "migrate.quoting", ExitCode.USAGE, found=words[0][:200], why=str(error)

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.planning import parse, parse_ranges
 from gaudi_launch.core.planning.request import Request
-from gaudi_launch.extensions.migrate.start_command import ASSIGNMENT, ENDS_COMMAND
+from gaudi_launch.extensions.migrate.start_command import ASSIGNMENT, ends_command
 
 LETTERS = {
     "1.21": "hw:n:m:u:p:d:i:o:t:l:b:e:c:r:sfza",
@@ -27,7 +27,7 @@ LETTERS = {
     "deepseek_r1": "hw:u:p:l:b:c:m:sq",
 }
 ENGINES = {"1.21": "vllm-fork@1.21", "1.22": "vllm-fork@1.22", "deepseek_r1": "deepseek_r1"}
-_SCRIPTS = {"start_vllm.sh": "deepseek_r1"}
+_SCRIPTS = {"start_vllm.sh": "deepseek_r1", "start_gaudi_vllm_server.sh": None}
 _Value = TypeVar("_Value")
 
 
@@ -68,13 +68,15 @@ def read_call(words: Sequence[str], release: str | None = None) -> ScriptCall:
             variables[assignment[1]] = assignment[2]
         elif rest[0].endswith(".sh"):
             script = rest[0]
-        elif rest[0] not in _BEFORE_SCRIPT:
+        elif rest[0] not in _BEFORE_SCRIPT and not ends_command(rest[0]):
             break
         rest.pop(0)
-    rest = list(itertools.takewhile(lambda word: word not in ENDS_COMMAND, rest))
+    rest = list(itertools.takewhile(lambda word: not ends_command(word), rest))
     if script:
         folder, name = posixpath.dirname(script) or ".", posixpath.basename(script)
         release = release or _SCRIPTS.get(name)
+    if release is None and not rest and name not in _SCRIPTS:
+        raise LaunchError("migrate.unknown", ExitCode.USAGE, found=" ".join(words)[:200])
     return ScriptCall(release or _tell(rest, name), tuple(rest), variables, folder)
 
 

@@ -17,8 +17,10 @@ from gaudi_launch.core.planning.engine_argument import Argument, read_words
 from gaudi_launch.core.planning.option_table import EngineOption, OptionTable
 
 ASSIGNMENT = re.compile(r"^([A-Za-z_][A-Za-z0-9_]*)=(.*)$", re.DOTALL)
-# a shell would have ended the command there
-ENDS_COMMAND = (">", "2>&1", "|", "&", "|&", ">>", ";", "&&")
+# a shell ends the command there; they are arguments of their own in `split_shell`
+_OPERATORS = ";&|<>\n"
+# a joined line, one that can only go on, a comment, and the number of a redirected stream
+_JOINED = re.compile(r"\\[ \t\r]*\n|\n(?=\s*-)|(?<!\S)#(?=[ \t!]).*|(?<!\S)[12](?=>)")
 _BEFORE = {"export", "env", "sudo", "nohup", "exec", "time", "bash", "sh", "/bin/bash", "/bin/sh"}
 _SHELL = ("-c", "-lc", "-ec")
 _CONTAINERS = ("docker", "podman", "nerdctl")
@@ -42,6 +44,19 @@ _PUBLISHED = re.compile(r"(?:[\w.]+:)?\d{1,5}:\d{1,5}(?:/tcp)?")
 _MODELS = {"--model": "vllm", "--model-id": "tgi"}
 _PROGRAMS = {"text-generation-launcher": "tgi", "api_server.py": "vllm"}
 _TGI = re.compile(r"text-generation-inference|tgi")
+
+
+def split_shell(text: str) -> list[str]:
+    """Return the arguments of a shell's text. Raises ValueError."""
+    text = _JOINED.sub(" ", text.replace("$(pwd)", "$PWD"))
+    lexer = shlex.shlex(text, posix=True, punctuation_chars=_OPERATORS)
+    lexer.whitespace, lexer.whitespace_split, lexer.commenters = " \t\r", True, ""
+    return list(lexer)
+
+
+def ends_command(word: str) -> bool:
+    """Return True for an operator of the shell."""
+    return word != "" and not word.strip(_OPERATORS)
 
 
 @dataclass
@@ -73,12 +88,12 @@ class StartCommand:
             if assignment is not None:
                 self.variables[assignment[1]] = self._expanded(assignment[2])
             elif word in _SHELL and rest:
-                rest = [*shlex.split(rest[0]), *rest[1:]]
+                rest = [*split_shell(rest[0]), *rest[1:]]
             elif PurePosixPath(word).name in _CONTAINERS and "run" in rest[:2]:
                 return self._run(rest[rest.index("run") + 1 :])
             elif program is not None:
                 return self._engine(*program)
-            elif word not in _BEFORE and word not in ENDS_COMMAND:
+            elif word not in _BEFORE and not ends_command(word):
                 self.unread.append(word)
 
     def _program(self, word: str, rest: list[str]) -> tuple[str, list[str]] | None:
@@ -118,7 +133,7 @@ class StartCommand:
     def _engine(self, engine: str, words: Sequence[str]) -> None:
         self.engine = engine
         for word in words:
-            if word in ENDS_COMMAND:
+            if ends_command(word):
                 break
             self.words.append(self._expanded(word))
 

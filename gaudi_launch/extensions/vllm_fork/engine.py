@@ -260,14 +260,13 @@ class VllmFork(Engine):
         return self.version
 
     def runs_stages(self, model: Model) -> bool:
-        """Return True for a class with stages, which README_GAUDI.md describes.
+        """Return False for a class without stages, which README_GAUDI.md describes.
 
         HabanaAI/vllm-fork@v0.7.2+Gaudi-1.21.2 and @v0.9.0.1+Gaudi-1.22.0:README_GAUDI.md: "single
-        or multi-node multi-HPU".
+        or multi-node multi-HPU". A class that is not known is not refused.
         """
-        if not model.architecture:
-            return False
-        return divides_into_stages(self.identity.name, self.version, model.architecture)
+        known = model.architecture
+        return not known or divides_into_stages(self.identity.name, self.version, known)
 
     def pools(self, model: Model, args: EngineArgs) -> bool:
         return pooling.pools(model, args)

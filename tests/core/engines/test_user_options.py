@@ -100,17 +100,25 @@ def test_values_within_a_json_option_are_judged(option: str, value: str) -> None
 
 
 @pytest.mark.parametrize(
-    "extra",
+    ("engine", "extra"),
     [
-        ("--enable-lora", "--max_loras", "4", "--max-lora-rank=16"),
-        ("-tp", "1", "--max-model-l", "4096"),
-        ("--no-enable-prefix-caching", "--compilation-config.mode", "0"),
-        ("--tool-call-parser", "mine", "--tool-parser-plugin", "/p.py"),
-        ("--kv-transfer-config", '{"kv_connector":"Mine","kv_connector_module_path":"a.b"}'),
+        ("vllm-gaudi@0.26.0", "--enable-lora --max_loras 4 --max-lora-rank=16"),
+        ("vllm-gaudi@0.26.0", "-tp 1 --max-model-l 4096"),
+        ("vllm-gaudi@0.26.0", "--no-enable-prefix-caching --compilation-config.mode 0"),
+        ("vllm-gaudi@0.26.0", "--tool-call-parser mine --tool-parser-plugin /p.py"),
+        (
+            "vllm-gaudi@0.26.0",
+            '--kv-transfer-config {"kv_connector":"Mine","kv_connector_module_path":"a.b"}',
+        ),
+        # vllm_gaudi/entrypoints/openai/tool_parsers: the plugin's own
+        ("vllm-gaudi@0.26.0", "--tool-call-parser minimax_m3_py"),
+        # HabanaAI/vllm-fork:internvl-scripts/server-internvl.sh; vLLM reads pairs up to 0.9
+        ("vllm-fork@1.22", "--limit-mm-per-prompt image=13"),
+        ("vllm-fork@1.21", "--limit-mm-per-prompt image=16,video=2"),
     ],
 )
-def test_what_the_parser_takes_in_any_spelling_has_no_fault(extra: tuple[str, ...]) -> None:
-    assert sentences("vllm-gaudi@0.26.0", *extra) == []
+def test_what_the_parser_takes_in_any_spelling_has_no_fault(engine: str, extra: str) -> None:
+    assert sentences(engine, *extra.split()) == []
 
 
 def test_without_facts_of_exactly_this_release_a_fault_is_a_warning() -> None:

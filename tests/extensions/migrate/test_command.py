@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from gaudi_launch.cli.main import run
+from gaudi_launch.extensions.migrate.start_command import read_start, split_shell
 from tests.support.cli import document
 from tests.support.every_case import covering
 from tests.support.machines import make_recorded, recorded_hosts, use
@@ -124,6 +125,9 @@ def test_releases_are_told_apart(
         (["python run_generation.py --model_name_or_path m"], "migrate.unknown"),
         (["vllm serve --port 8000"], "migrate.model"),
         (["vllm serve $NO_SUCH_MODEL"], "migrate.model"),
+        (["vllm serve <model>"], "migrate.model"),
+        (["A=vllm"], "migrate.unknown"),
+        (["./server.sh"], "migrate.unknown"),
         (["docker run opea/vllm-gaudi bash -c 'vllm serve \"m'"], "migrate.quoting"),
         (["services: [broken: {"], "migrate.quoting"),
         (
@@ -195,6 +199,26 @@ def test_the_start_command_of_a_public_thread_is_ours(
         assert said.get(f"migrate.{id}", "").endswith(case.get(id, "")), id
         assert (f"migrate.{id}" in said) is (id in case)
     assert "hf_secret" not in str(shown)
+
+
+@pytest.mark.parametrize("spaced", [True, False])
+@pytest.mark.parametrize("before", ["", "export A=1; ", "export A=1\n", "# it's a line\nA=1 && "])
+@pytest.mark.parametrize(
+    "after",
+    ["", "; sleep 3", " > log 2>&1 &", " 2>/dev/null", " | tee log", "\ncurl -d '{}'\n", " # it's"],
+)
+def test_what_a_shell_reads_is_no_part_of_the_command(
+    before: str, after: str, spaced: bool
+) -> None:
+    engine = ["vllm", "serve", "M", "--hf-overrides", '{"a;": "b>c&d|e"}']
+    command = f"{shlex.join(engine)} --tokenizer $(pwd)/t \\\n  --port 8000"
+    text = before + command + (after if spaced or after == " # it's" else after.lstrip(" "))
+    # "80002>/dev/null" is a number, in a shell too
+    text = text.replace("80002>", "8000 2>")
+    found = read_start(split_shell(text), {"PWD": "/here"})
+    assert found is not None
+    assert found.words == [*engine[2:], "--tokenizer", "/here/t", "--port", "8000"]
+    assert found.variables == ({"A": "1"} if before else {}) and found.unread == []
 
 
 def test_an_engines_command_is_what_the_plan_of_ours_gives(

@@ -557,6 +557,8 @@ def _execute(document: dict[str, Any], source: ReleaseSource) -> None:
         )
         if found.parser is not None:
             add_options(document, found.parser)
+            for kind, names in plugin_parsers(source.checkout / "vllm_gaudi").items():
+                document["parsers"][kind] = sorted({*document["parsers"][kind], *names})
         elif source.python:
             _log.warning("the parser is not executed: %s", found.last_line)
         return found.replies
@@ -566,6 +568,29 @@ def _execute(document: dict[str, Any], source: ReleaseSource) -> None:
         document["buckets"] = asdict(find_rules(answers))
     except (FactsError, subprocess.TimeoutExpired) as error:
         _log.warning("no known rules give the buckets of %s: %s", source.version, error)
+
+
+_MANAGERS = {"ReasoningParserManager": "reasoning", "ToolParserManager": "tool"}
+
+
+def plugin_parsers(plugin: Path) -> dict[str, set[str]]:
+    """Return the names of parsers that the plugin registers, by kind.
+
+    vLLM's parser does not have them where it is executed without the plugin.
+    """
+    found: dict[str, set[str]] = {kind: set() for kind in _MANAGERS.values()}
+    for path in plugin.rglob("*.py"):
+        if "ParserManager" not in path.read_text(encoding="utf-8"):
+            continue
+        for call in nodes(tree_of(path), ast.Call):
+            manager, _, method = ast.unparse(call.func).partition(".")
+            if manager in _MANAGERS and method.startswith("register_"):
+                named = [
+                    *call.args[:1],
+                    *(each.value for each in call.keywords if each.arg == "name"),
+                ]
+                found[_MANAGERS[manager]].update(*map(texts_of, named))
+    return found
 
 
 def add_options(document: dict[str, Any], found: Mapping[str, Any]) -> None:
