@@ -33,7 +33,10 @@ MOST = 400000
 
 
 def present() -> list[str]:
-    """Return the packages whose metadata is in a folder of the search path, or may be in a zip."""
+    """Return the packages with metadata in the search path.
+
+    Return all where a zip file is part of it.
+    """
     names = set()
     for place in sys.path:
         try:
