@@ -20,7 +20,6 @@ _BETWEEN, _BETWEEN_DENSE = 3, 1
 # a path or a command may be broken anyhow; it makes no table too wide
 _LONGEST_WORD = 24
 _WIDE_WORD = 8
-_EMPTY = ("", "-")
 # box.SIMPLE_HEAD in ASCII
 _ASCII_HEAD = box.Box("    \n    \n -- \n    \n    \n    \n    \n    \n", ascii=True)
 
@@ -90,7 +89,7 @@ class NarrowTable:
         for row in self.rows:
             yield Text(f"{self.columns[0]} {row[0]}", style="bold")
             for name, cell in list(zip(self.columns, row, strict=True))[1:]:
-                if cell not in _EMPTY:
+                if cell not in ("", "-"):
                     grid = Table.grid(padding=(0, 1))
                     grid.add_column(no_wrap=True)
                     grid.add_column(overflow="fold")

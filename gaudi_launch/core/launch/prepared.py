@@ -1,24 +1,24 @@
-"""The inputs of a plan, with its checks and recipe cache."""
+"""The inputs of a plan: options, machine, engine and model, each read once."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cache, partial
 from pathlib import Path
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.messages import Message, message
-from gaudi_launch.core.base.optional import mapped
-from gaudi_launch.core.base.paths import cache_dir, machine_root, state_dir
+from gaudi_launch.core.base.paths import state_dir
 from gaudi_launch.core.base.steps import step
 from gaudi_launch.core.buckets.warmup_time import FILE_NAME, read_measured
-from gaudi_launch.core.doctor.findings import Finding, Wants
-from gaudi_launch.core.doctor.runner import quick
+from gaudi_launch.core.engines import detect as detection
 from gaudi_launch.core.engines import registry
-from gaudi_launch.core.engines.detect import Installed, detect, engine_facts
+from gaudi_launch.core.engines.detect import Detect, Installed
 from gaudi_launch.core.engines.introspect import InstalledBuckets
 from gaudi_launch.core.host.hardware import Host
-from gaudi_launch.core.host.host_config import load_config
+from gaudi_launch.core.launch.chosen_engine import choose_engine
+from gaudi_launch.core.launch.launch_request import read_options
 from gaudi_launch.core.launch.machine import LaunchMachine
 from gaudi_launch.core.launch.model_needs import Provision, look
 from gaudi_launch.core.launch.saved_plan import ComparedPlan
@@ -28,13 +28,13 @@ from gaudi_launch.core.planning.balanced_cards import with_balanced_cards
 from gaudi_launch.core.planning.effects import with_overrides
 from gaudi_launch.core.planning.engine import Engine
 from gaudi_launch.core.planning.known_model import known_model
+from gaudi_launch.core.planning.launch_options import LaunchOptions
 from gaudi_launch.core.planning.model_name import name_warning
 from gaudi_launch.core.planning.placement import Placement
 from gaudi_launch.core.planning.plan import Plan
 from gaudi_launch.core.planning.planner import make_plan, refuse_options
 from gaudi_launch.core.planning.request import Request
 from gaudi_launch.core.planning.support_answer import check_support
-from gaudi_launch.core.recipes.attach import Cached, with_cache
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Prepared:
 
     def check_engine(self) -> None:
         """Raise LaunchError where the interpreter of this machine lacks the engine."""
-        registry.check_engine(self.engine, self.installed or detect(self.request.python))
+        registry.check_engine(self.engine, self.installed or detection.detect(self.request.python))
 
     def plan(self, placement: Placement | None = None) -> Plan:
         """Return the plan.
@@ -97,48 +97,31 @@ class Prepared:
         # the plan's model may have another path, of the folder that a conversion will write
         return name_warning(self.provision.facts.model, self.provision.known)
 
-    def cached(self, plan: Plan) -> Cached | None:
-        """Return the plan with its recipe cache; None where there is none to manage."""
-        if not self.engine.keeps_recipes:
-            return None
-        here = self.machine is None
-        return with_cache(
-            plan, self.request, self.host, cache_dir(), look=here, machine_root=machine_root()
-        )
-
-    def with_cache(self, plan: Plan) -> Plan:
-        """Return the plan with its recipe cache, where there is one to manage."""
-        cached = self.cached(plan)
-        if cached is None:
-            return plan
-        return cached.plan
-
-    def findings(self, plan: Plan) -> list[Finding]:
-        """Return the doctor's fast checks of this machine for this plan."""
-        engine = mapped(engine_facts, self.installed)
-        elsewhere = self.machine is not None and self.request.python is None
-        if elsewhere or not self.engine.innermost.needs_interpreter:
-            engine = None  # this machine's says nothing about it
-        if plan.engine.simulated:
-            # the cards are those of another machine, the process is of this one
-            wants = Wants(gaudi=False, engine=self.engine.environment)
-            return quick(Host(), load_config(None), wants, engine)
-        modules = plan.placement.modules
-        # the port is checked separately, on the machine that it will be opened on
-        wants = Wants(
-            cards=len(modules) or None,
-            modules=modules,
-            gaudi=self.engine.needs_cards,
-            container=plan.container is not None,
-            engine=self.engine.innermost.identity.label,
-        )
-        return quick(self.host, load_config(self.machine), wants, engine)
-
 
 def refuse_simulated(prepared: Prepared) -> None:
     """Raise LaunchError (USAGE) for simulated cards, which run on this machine only."""
     if prepared.engine.innermost.identity.simulated:
         raise LaunchError("simulated.here_only", ExitCode.USAGE)
+
+
+def prepare(
+    options: LaunchOptions,
+    *,
+    in_image: bool = False,
+    secret_file: bool = False,
+    detect: Detect = detection.detect,
+) -> Prepared:
+    """Read options, machine, engine and model.
+
+    Nothing is written, and names suffice. ``in_image``: the engine is in an image, and no
+    interpreter of this machine is queried for it (``detect``). ``secret_file``: a secret option
+    that the engine reads from no variable goes into a file. Raises LaunchError.
+    """
+    request, name, saved = read_options(options, in_image=in_image, secret_file=secret_file)
+    machine = LaunchMachine(name)
+    known = cache(partial(known_model, request.model, must_exist=False))
+    request, engine, installed = choose_engine(request, machine, known, detect, in_image=in_image)
+    return replace(read_model(request, machine, engine, installed, known), saved=saved)
 
 
 def read_model(

@@ -9,26 +9,20 @@
     cards      reserved, and the plan made for them
     start      files written, engine started, log followed, address probed
 
-A step's helpers are in the module that its function is imported from. The last two steps, and
-what is done about the missing, are passed in by serve.
+The first four are `prepare`. A step's helpers are in the module that its function is imported
+from. The last two steps, and what is done about the missing, are passed in by serve.
 """
 
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from functools import cache, partial
 from typing import Protocol, TypeVar
 
 from gaudi_launch.core.base.messages import message
-from gaudi_launch.core.engines import detect as detection
-from gaudi_launch.core.engines.detect import Detect
-from gaudi_launch.core.launch.chosen_engine import choose_engine
-from gaudi_launch.core.launch.launch_request import read_options
-from gaudi_launch.core.launch.machine import LaunchMachine
-from gaudi_launch.core.launch.prepared import Prepared, read_model
+from gaudi_launch.core.launch.prepared import Prepared, prepare
+from gaudi_launch.core.launch.recipe_cache import with_cache
 from gaudi_launch.core.launch.todo import CheckedPlan, checked
-from gaudi_launch.core.planning.known_model import known_model
 from gaudi_launch.core.planning.launch_options import LaunchOptions
 from gaudi_launch.core.planning.placement import Placement
 from gaudi_launch.core.planning.plan import Plan
@@ -61,26 +55,6 @@ class Serving(Protocol[Started]):
         """Start the engine on reserved cards."""
 
 
-def prepare(
-    options: LaunchOptions,
-    *,
-    in_image: bool = False,
-    secret_file: bool = False,
-    detect: Detect = detection.detect,
-) -> Prepared:
-    """Read options, machine, engine and model.
-
-    Nothing is written, and names suffice. ``in_image``: the engine is in an image, and no
-    interpreter of this machine is queried for it (``detect``). ``secret_file``: a secret option
-    that the engine reads from no variable goes into a file. Raises LaunchError.
-    """
-    request, name, saved = read_options(options, in_image=in_image, secret_file=secret_file)
-    machine = LaunchMachine(name)
-    known = cache(partial(known_model, request.model, must_exist=False))
-    request, engine, installed = choose_engine(request, machine, known, detect, in_image=in_image)
-    return replace(read_model(request, machine, engine, installed, known), saved=saved)
-
-
 def checked_plan(options: LaunchOptions) -> CheckedPlan:
     """Return the plan of these options with the doctor's fast checks.
 
@@ -88,7 +62,7 @@ def checked_plan(options: LaunchOptions) -> CheckedPlan:
     will take. Raises LaunchError.
     """
     prepared = prepare(options, secret_file=True)
-    found = checked(prepared, prepared.with_cache(prepared.plan()))
+    found = checked(prepared, with_cache(prepared, prepared.plan()))
     if found.taken is None or prepared.request.port is not None:
         return found
     next_port = message("serve.next_port", **found.taken.text.values)

@@ -19,6 +19,7 @@ from gaudi_launch.core.doctor.runner import stop_on_failures
 from gaudi_launch.core.engines.entries import entry
 from gaudi_launch.core.engines.releases import release_of
 from gaudi_launch.core.engines.setups import set_up_demo, setup_image
+from gaudi_launch.core.launch import recipe_cache
 from gaudi_launch.core.launch.machine import load
 from gaudi_launch.core.launch.model_needs import clear_old_scales
 from gaudi_launch.core.launch.model_setup import bring
@@ -27,7 +28,7 @@ from gaudi_launch.core.launch.report import Reporter
 from gaudi_launch.core.launch.route import Reserved, launch
 from gaudi_launch.core.launch.saved_plan import merged, on_this_machine
 from gaudi_launch.core.launch.service import Service
-from gaudi_launch.core.launch.todo import CheckedPlan
+from gaudi_launch.core.launch.todo import CheckedPlan, findings
 from gaudi_launch.core.planning.container import PROGRAMS, Container
 from gaudi_launch.core.planning.exported import SECRETS
 from gaudi_launch.core.planning.launch_options import LaunchOptions
@@ -204,8 +205,8 @@ class _Serving:
         _host, port = addresses.address(made.url)
         name = self.how.name or store.default_name(prepared.model.name, str(port))
         if not self.how.no_doctor:
-            stop_on_failures(prepared.findings(self.housed(prepared, made)))
-        cached = prepared.cached(made)
+            stop_on_failures(findings(prepared, self.housed(prepared, made)))
+        cached = recipe_cache.cached(prepared, made)
         made = self.housed(prepared, made if cached is None else cached.plan)
         secrets = secret_file.SecretFile(store.service_dir(name), prepared.request.secret_options)
         made = secrets.named_in(made)

@@ -10,10 +10,14 @@ from typing import Any, Literal
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.messages import Message, message
-from gaudi_launch.core.doctor.findings import Finding
-from gaudi_launch.core.doctor.runner import stop_on_failures
+from gaudi_launch.core.base.optional import mapped
+from gaudi_launch.core.doctor.findings import Finding, Wants
+from gaudi_launch.core.doctor.runner import quick, stop_on_failures
 from gaudi_launch.core.engines import entries, registry
 from gaudi_launch.core.engines.detect import detect
+from gaudi_launch.core.engines.doctor_facts import engine_facts
+from gaudi_launch.core.host.hardware import Host
+from gaudi_launch.core.host.host_config import load_config
 from gaudi_launch.core.launch.prepared import Prepared
 from gaudi_launch.core.models.config import looks_like_hub_id
 from gaudi_launch.core.planning.engine import Engine
@@ -128,7 +132,7 @@ def checked(prepared: Prepared, made: Plan) -> CheckedPlan:
     mended, listed = {each.mends for each in todo}, {each.what for each in todo}
     failed = tuple(
         finding
-        for finding in prepared.findings(made)
+        for finding in findings(prepared, made)
         if finding.status == "fail" and finding.id not in mended
     )
     incomplete = None
@@ -155,6 +159,28 @@ def checked(prepared: Prepared, made: Plan) -> CheckedPlan:
     warnings += [finding.message for finding in failed]
     made = replace(made, warnings=tuple(warnings))
     return CheckedPlan(made, prepared, failed, todo, incomplete, taken)
+
+
+def findings(prepared: Prepared, plan: Plan) -> list[Finding]:
+    """Return the doctor's fast checks of this machine for this plan."""
+    engine = mapped(engine_facts, prepared.installed)
+    elsewhere = prepared.machine is not None and prepared.request.python is None
+    if elsewhere or not prepared.engine.innermost.needs_interpreter:
+        engine = None  # this machine's says nothing about it
+    if plan.engine.simulated:
+        # the cards are those of another machine, the process is of this one
+        wants = Wants(gaudi=False, engine=prepared.engine.environment)
+        return quick(Host(), load_config(None), wants, engine)
+    modules = plan.placement.modules
+    # the port is checked separately, on the machine that it will be opened on
+    wants = Wants(
+        cards=len(modules) or None,
+        modules=modules,
+        gaudi=prepared.engine.needs_cards,
+        container=plan.container is not None,
+        engine=prepared.engine.innermost.identity.label,
+    )
+    return quick(prepared.host, load_config(prepared.machine), wants, engine)
 
 
 def _todo(made: Plan, prepared: Prepared) -> Iterator[Todo]:

@@ -22,6 +22,7 @@ from gaudi_launch.core.predict.published import figures
 from gaudi_launch.core.predict.scaling import Speed
 from gaudi_launch.core.predict.simulator import Times, simulate_cached
 from gaudi_launch.core.predict.step_model import Parts
+from gaudi_launch.core.predict.weighted_sum import import_numpy
 
 if TYPE_CHECKING:
     import numpy as np
@@ -226,6 +227,7 @@ def simulate(
     ``most``: simulate only this many requests, to compare setups. ``full``: `most_rate`, where it
     is known.
     """
+    import_numpy()
     if load.batch:
         return _static(setup, load)
     limits = setup.limits

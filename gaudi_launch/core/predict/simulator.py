@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 # number of decode steps from which arrays are faster than a loop
 _ARRAYS_PAY = 100
+# up to this many values for each key it is faster to count all than to sort the keys
+_DENSE = 16
 
 
 @dataclass(frozen=True, eq=False)
@@ -479,7 +481,13 @@ def _count(keys: list[int] | Integers, width: int) -> Weighted:
     """Count equal shapes; a key is batch * width + size."""
     import numpy as np
 
-    distinct, counts = np.unique(np.asarray(keys, dtype=np.int64), return_counts=True)
+    found = np.asarray(keys, dtype=np.int64)
+    if found.max(initial=0) < _DENSE * len(found):
+        every = np.bincount(found)
+        distinct = np.flatnonzero(every)
+        counts = every[distinct]
+    else:
+        distinct, counts = np.unique(found, return_counts=True)
     return Weighted(distinct // width, distinct % width, counts.astype(np.float64))
 
 

@@ -17,7 +17,7 @@ from gaudi_launch.core.base.messages import Message, message
 from gaudi_launch.core.base.optional import mapped
 from gaudi_launch.core.base.paths import state_dir
 from gaudi_launch.core.doctor.findings import Wants
-from gaudi_launch.core.engines.detect import engine_facts
+from gaudi_launch.core.engines.doctor_facts import engine_facts
 from gaudi_launch.core.engines.entries import entry
 from gaudi_launch.core.host.host_config import load_config
 from gaudi_launch.core.host.machine import SIMULATED, load, load_document

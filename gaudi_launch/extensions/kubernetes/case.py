@@ -222,8 +222,7 @@ def _in_pods(model: str | None) -> str | None:
 
 def planned(options: LaunchOptions, cluster: KubernetesOptions) -> PlannedModel:
     """Return one model. Raises LaunchError as `plan` does."""
-    from gaudi_launch.core.launch.prepared import refuse_simulated
-    from gaudi_launch.core.launch.route import prepare
+    from gaudi_launch.core.launch.prepared import prepare, refuse_simulated
     from gaudi_launch.core.recipes.attach import with_cache
 
     prepared = prepare(options)

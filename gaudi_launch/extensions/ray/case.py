@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.messages import Message, message
 from gaudi_launch.core.engines.entries import is_ray
-from gaudi_launch.core.launch.prepared import Prepared, refuse_simulated
-from gaudi_launch.core.launch.route import prepare
+from gaudi_launch.core.launch.prepared import Prepared, prepare, refuse_simulated
 from gaudi_launch.core.render.deliver import Destination, RenderedFiles, deliver
 from gaudi_launch.core.render.gateway import GatewayPlace
 from gaudi_launch.core.render.rendered import Rendered

@@ -23,7 +23,7 @@ from gaudi_launch.core.launch.command_line import serve_command
 from gaudi_launch.core.launch.forecast_case import data_types, is_product, read_case, read_dtype
 from gaudi_launch.core.launch.launch_request import to_request
 from gaudi_launch.core.launch.other_hosts import DEFAULT_NAME, request_of
-from gaudi_launch.core.launch.route import prepare
+from gaudi_launch.core.launch.prepared import prepare
 from gaudi_launch.core.launch.saved_plan import SavedTraffic, check_path, entries_of, write
 from gaudi_launch.core.launch.traffic_options import (
     TrafficOptions,

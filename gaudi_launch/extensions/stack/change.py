@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 from gaudi_launch.core.base.errors import LaunchError
 from gaudi_launch.core.base.messages import text
 from gaudi_launch.core.base.paths import machine_root
+from gaudi_launch.core.launch.prepared import prepare
 from gaudi_launch.core.launch.report import Reporter, Silent
-from gaudi_launch.core.launch.route import prepare
 from gaudi_launch.core.launch.serve import ServeMode, start
 from gaudi_launch.core.launch.stop import end
 from gaudi_launch.core.launch.todo import checked

@@ -342,7 +342,7 @@ def options_of(stack: StackFile, model: StackModel, machine: str | None) -> Laun
 
 def _with_cards(model: StackModel, options: LaunchOptions) -> _Sized:
     """Return the model with its own cards, else with the fewest that fit it."""
-    from gaudi_launch.core.launch.route import prepare
+    from gaudi_launch.core.launch.prepared import prepare
 
     prepared = prepare(options, secret_file=True)
     if not prepared.engine.needs_cards or prepared.engine.identity.simulated:
@@ -371,7 +371,7 @@ def _with_cards(model: StackModel, options: LaunchOptions) -> _Sized:
 
 def chosen_cards(stack: StackFile, model: StackModel, machine: str | None) -> int:
     """Return the number of cards that ``plan`` would choose on the idle machine."""
-    from gaudi_launch.core.launch.route import prepare
+    from gaudi_launch.core.launch.prepared import prepare
 
     options = replace(options_of(stack, model, machine), cards=None)
     prepared = prepare(options, secret_file=True)

@@ -21,13 +21,13 @@ from gaudi_launch.core.base.mirrors import Mirrors, read
 from gaudi_launch.core.engines.base import VLLM
 from gaudi_launch.core.engines.install.demo import DEMO_PACKAGE, demo_dir, demo_is_ready
 from gaudi_launch.core.engines.install.installation import PipPackages, StepInstallation
+from gaudi_launch.core.engines.install.marker import mark
 from gaudi_launch.core.engines.install.step_runner import (
     TORCH_WANTED,
     InstallStep,
     Say,
     alone,
     base_python,
-    mark,
     mirrored,
     pip_of,
     run_steps,

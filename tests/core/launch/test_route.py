@@ -15,11 +15,11 @@ from gaudi_launch.core.base.paths import engines_dir
 from gaudi_launch.core.engines.base import VLLM
 from gaudi_launch.core.engines.install.demo import DEMO_PACKAGE, demo_dir
 from gaudi_launch.core.engines.install.environment import EngineEnvironment
-from gaudi_launch.core.engines.install.step_runner import mark
+from gaudi_launch.core.engines.install.marker import mark
 from gaudi_launch.core.engines.install.switch import name_of
 from gaudi_launch.core.engines.setups import set_up_demo
 from gaudi_launch.core.launch.chosen_engine import installed_for
-from gaudi_launch.core.launch.route import prepare
+from gaudi_launch.core.launch.prepared import prepare
 from gaudi_launch.core.planning.launch_options import LaunchOptions
 from gaudi_launch.core.planning.request import LIBFABRIC, Request
 from gaudi_launch.extensions.ray.engine import VERSION

@@ -219,7 +219,7 @@ def test_an_argument_after_the_dashes_is_binding() -> None:
 
 
 def test_the_plan_is_that_of_the_printed_command() -> None:
-    from gaudi_launch.core.launch.route import prepare
+    from gaudi_launch.core.launch.prepared import prepare
 
     answer = solve(case_of({"dtype": "bf16", "cards": "1", "max_prefill_seqs": "1"}))
     assert answer.plan is not None and answer.launch is not None and answer.found.winner is not None

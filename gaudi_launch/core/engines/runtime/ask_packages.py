@@ -4,12 +4,10 @@ Started with ``-c`` and this file's text. Only the standard library here: packag
 text of a few source files, no import of them. Writes one line, MARK and a JSON object.
 """
 
-import importlib.metadata
 import importlib.util
 import json
 import os
 import sys
-from typing import Any
 
 MARK = "gaudi-launch-answer:"
 PACKAGES = (
@@ -34,11 +32,34 @@ PACKAGES = (
 MOST = 400000
 
 
+def present() -> list[str]:
+    """Return the packages with metadata in the search path.
+
+    Return all where a zip file is part of it.
+    """
+    names = set()
+    for place in sys.path:
+        try:
+            entries = [os.path.basename(place), *os.listdir(place or ".")]  # noqa: PTH119, PTH208
+        except NotADirectoryError:
+            return [*PACKAGES]
+        except OSError:
+            continue
+        for entry in entries:
+            name, _, kind = entry.lower().rpartition(".")
+            if kind in ("dist-info", "egg-info", "egg"):
+                names.add(name.partition("-")[0].replace(".", "_"))
+    return [each for each in PACKAGES if each.replace("-", "_") in names]
+
+
 def version(name: str) -> str:
     """Return the version of a distribution.
 
     Return "" where it is not installed or its metadata is broken.
     """
+    # takes as long to import as all else here, and is needed for an engine only
+    import importlib.metadata
+
     try:
         return importlib.metadata.version(name)
     except Exception:
@@ -80,6 +101,8 @@ def commit(name: str, place: str) -> str:
 
     Return "" where neither is known.
     """
+    import importlib.metadata
+
     try:
         url = json.loads(importlib.metadata.distribution(name).read_text("direct_url.json") or "{}")
         installed = str(url["vcs_info"]["commit_id"])
@@ -113,7 +136,7 @@ def of_extension(extension: str) -> dict[str, str]:
     }
 
 
-def report() -> dict[str, Any]:
+def report() -> dict[str, object]:
     """Return the interpreter, its packages, and the facts that identify the engine."""
     vllm, extension, plugin = folder("vllm"), folder("vllm_hpu_extension"), folder("vllm_gaudi")
     facts: dict[str, str] = {}
@@ -130,7 +153,7 @@ def report() -> dict[str, Any]:
         facts.update(of_extension(extension))
     if plugin:
         facts["plugin_source"] = parent(plugin)
-    versions = {name: version(name) for name in PACKAGES}
+    versions = {name: version(name) for name in present()}
     return {
         "executable": sys.executable,
         "python": "{}.{}.{}".format(*sys.version_info),

@@ -22,7 +22,8 @@ from gaudi_launch.core.base.messages import message
 from gaudi_launch.core.base.optional import mapped
 from gaudi_launch.core.engines.entries import entry
 from gaudi_launch.core.launch import route, saved_plan
-from gaudi_launch.core.launch.route import checked_plan, prepare
+from gaudi_launch.core.launch.prepared import prepare
+from gaudi_launch.core.launch.route import checked_plan
 from gaudi_launch.core.launch.saved_plan import SavedTraffic, hash_of, merged, on_this_machine, read
 from gaudi_launch.core.planning.engine_args import engine_args
 from gaudi_launch.core.planning.launch_options import LaunchOptions

@@ -230,7 +230,7 @@ def _allocated(cache: LayerCache | None) -> str | None:
 
 def _side(version: Version, options: LaunchOptions) -> tuple[PlannedSide, Model | None]:
     """Return one version's plan and its model; a refusal is an answer."""
-    from gaudi_launch.core.launch.route import prepare
+    from gaudi_launch.core.launch.prepared import prepare
     from gaudi_launch.core.planning.known_model import known_model
 
     model = known_model(options.model or "", must_exist=False)

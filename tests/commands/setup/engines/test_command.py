@@ -137,7 +137,7 @@ def test_a_bucket_file_of_the_users(
 def test_the_gateway_is_listed_when_it_is_installed(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from gaudi_launch.core.engines.install.step_runner import mark
+    from gaudi_launch.core.engines.install.marker import mark
     from gaudi_launch.extensions.stack.gateway import program
 
     monkeypatch.setenv("GAUDI_LAUNCH_ENGINES_DIR", str(tmp_path))

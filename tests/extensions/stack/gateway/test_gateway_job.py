@@ -9,7 +9,7 @@ import pytest
 
 from gaudi_launch.core.base import codec
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
-from gaudi_launch.core.engines.install.step_runner import mark
+from gaudi_launch.core.engines.install.marker import mark
 from gaudi_launch.core.services.state import registry, store
 from gaudi_launch.core.services.state.job import ServiceJob, read_job
 from gaudi_launch.extensions.stack.gateway import program

@@ -13,7 +13,8 @@ from gaudi_launch.commands.setup.case import roll_back
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.mirrors import Mirrors, read
 from gaudi_launch.core.engines.install import installation
-from gaudi_launch.core.engines.install.step_runner import InstallStep, mark
+from gaudi_launch.core.engines.install.marker import mark
+from gaudi_launch.core.engines.install.step_runner import InstallStep
 from gaudi_launch.extensions.stack.gateway import program
 from gaudi_launch.extensions.stack.gateway.program import GATEWAY
 from tests.support.refusals import failing
