@@ -27,7 +27,7 @@ from gaudi_launch.core.buckets.optimiser.padding_cost import score
 from gaudi_launch.core.buckets.past_requests import RequestLengths, read_workload
 from gaudi_launch.core.buckets.strategies import arguments_of, script_ranges
 from gaudi_launch.core.predict.limits import EngineLimits
-from gaudi_launch.core.predict.simulator import Shapes, simulate
+from gaudi_launch.core.predict.simulator import Shapes, serve
 from gaudi_launch.core.predict.step_time import EIGHT_CARDS_32B, ONE_CARD_8B, StepTime
 
 _AZURE = EngineLimits(128, 1, 16384, 16384, 3600, 4, 14336, 4, 2048)
@@ -88,7 +88,7 @@ def bench(
     seen = [request for request in requests if request[0] < cut]
     later = [(t - cut, i, o) for t, i, o in requests if t >= cut]
     prompts = limits.max_num_prefill_seqs
-    shapes = simulate(later, limits, cost)
+    shapes = serve(later, limits, cost)[0]
 
     def row(label: str, buckets: Buckets, seconds: float = math.nan) -> None:
         result = score(buckets, shapes, cost)

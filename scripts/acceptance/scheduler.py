@@ -31,7 +31,7 @@ from gaudi_launch.core.predict.load import from_trace
 from gaudi_launch.core.predict.scaling import Speed
 from gaudi_launch.core.predict.shape import Shape
 from gaudi_launch.core.predict.simulate import ServedSetup, most_rate
-from gaudi_launch.core.predict.simulator import Times, simulate_times
+from gaudi_launch.core.predict.simulator import Times, serve
 from gaudi_launch.core.predict.step_model import Setup as Division
 from gaudi_launch.core.predict.step_time import EIGHT_CARDS_32B, ONE_CARD_8B, StepTime
 from gaudi_launch.extensions.vllm_cpu.install import EMBEDDED
@@ -97,7 +97,7 @@ def figures(times: Times) -> dict[str, float]:
 
 def simulated(comparison: Comparison) -> dict[str, float]:
     """Return the figures of the simulator."""
-    return figures(simulate_times(comparison.requests, comparison.limits, comparison.cost))
+    return figures(serve(comparison.requests, comparison.limits, comparison.cost)[1])
 
 
 def scheduled(comparisons: list[Comparison]) -> list[dict[str, float]]:

@@ -25,7 +25,7 @@ from gaudi_launch.core.planning.model_name import name_warning
 from gaudi_launch.core.planning.precision import weight_type
 from gaudi_launch.core.predict.learned import read_learned
 from gaudi_launch.core.predict.limits import EngineLimits
-from gaudi_launch.core.predict.simulator import Shapes, simulate
+from gaudi_launch.core.predict.simulator import Shapes, serve
 from gaudi_launch.core.predict.step_time import StepTime, constants_of
 
 # percents of step time by which a trace may exceed the predicted padding
@@ -216,7 +216,7 @@ def _met_by_trace(
         yield message("warmup.trace_padding_unknown")
         return
     limits, cost, used = case.asked.limits, case.cost, case.asked.used
-    recorded = simulate(workload, limits, cost)
+    recorded = serve(workload, limits, cost)[0]
     found = score(chosen.buckets, recorded, cost)
     percents = (found.overhead, found.prompt_overhead, found.decode_overhead)
     total, prompt, decode = (f"{100 * share:.1f}" for share in percents)

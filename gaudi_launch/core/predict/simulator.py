@@ -108,46 +108,6 @@ class Times:
     output: Integers
 
 
-def simulate(
-    requests: Sequence[tuple[float, int, int]],
-    limits: EngineLimits,
-    cost: StepTime,
-    *,
-    rate: float = 1.0,
-    concurrency: int | None = None,
-) -> Shapes:
-    """Return the shapes of serving ``requests``, sorted by time.
-
-    A request is (arrival seconds, input tokens, output tokens). ``rate`` speeds the arrivals up;
-    ``concurrency`` ignores arrivals and keeps that number of requests in the engine. A request that
-    the engine refuses (prompt over max_model_len or the token budget) is left out, output is cut at
-    max_model_len.
-    """
-    if not limits.mixed_steps:
-        return _Run(limits, cost, concurrency).serve(requests, rate)
-    run = MixedRun(limits, cost, concurrency)
-    run.serve(requests, rate)
-    return _of_mixed(run)
-
-
-def simulate_times(
-    requests: Sequence[tuple[float, int, int]],
-    limits: EngineLimits,
-    cost: StepTime,
-    *,
-    rate: float = 1.0,
-    concurrency: int | None = None,
-    delay: float = 0.0,
-) -> Times:
-    """Return the shapes as `simulate` does, and the times of each request.
-
-    ``delay``: seconds that the API server and the client add to each request before the engine has
-    it.
-    """
-    sent = CachedRequests(tuple(requests))
-    return simulate_cached(sent, limits, cost, rate=rate, concurrency=concurrency, delay=delay)
-
-
 def simulate_cached(
     sent: CachedRequests,
     limits: EngineLimits,
@@ -157,7 +117,7 @@ def simulate_cached(
     concurrency: int | None = None,
     delay: float = 0.0,
 ) -> Times:
-    """Return the times of each request as `simulate_times` does, with a prefix cache.
+    """Return the times of each request as `serve` does, with a prefix cache.
 
     Pure, and cached: a search compares setups on a part, then on all, and needs the same run
     several times. A run in which no request waited for a place or for blocks is the same with any
@@ -205,15 +165,24 @@ def serve(
     limits: EngineLimits,
     cost: StepTime,
     *,
-    concurrency: int,
+    rate: float = 1.0,
+    concurrency: int | None = None,
+    delay: float = 0.0,
 ) -> tuple[Shapes, Times]:
-    """Return what `simulate` and `simulate_times` do, of one closed loop."""
+    """Return the shapes of serving ``requests``, sorted by time, and the times of each.
+
+    A request is (arrival seconds, input tokens, output tokens). ``rate`` speeds the arrivals up;
+    ``concurrency`` ignores arrivals and keeps that number of requests in the engine; ``delay``:
+    seconds that the API server and the client add to each request before the engine has it. A
+    request that the engine refuses (prompt over max_model_len or the token budget) is left out,
+    output is cut at max_model_len.
+    """
     if limits.mixed_steps:
         mixed = MixedRun(limits, cost, concurrency)
-        mixed.serve(requests, 1.0)
+        mixed.serve(requests, rate, delay)
         return _of_mixed(mixed), _times_of(mixed)
     run = _Run(limits, cost, concurrency)
-    shapes = run.serve(requests, 1.0)
+    shapes = run.serve(requests, rate, delay)
     return shapes, _times_of(run)
 
 

@@ -21,7 +21,7 @@ from gaudi_launch.core.planning.parse import if_given
 from gaudi_launch.core.planning.parse_ranges import pair
 from gaudi_launch.core.predict.learned import LearnedConstants, write_learned
 from gaudi_launch.core.predict.published import Figure, shapes
-from gaudi_launch.core.predict.simulator import simulate
+from gaudi_launch.core.predict.simulator import serve
 from gaudi_launch.core.predict.step_model import Setup
 from tests.support.refusals import refused
 
@@ -97,7 +97,7 @@ def test_a_trace_that_breaks_the_padding_of_the_plan_is_a_warning(
     assert notes["warmup.workload"] == {"requests": 120, "trace": str(trace)}
     assert case.workload is not None and case.asked.used is not None
     limits, cost = case.asked.limits, case.cost
-    met = simulate(case.workload, limits, cost)
+    met = serve(case.workload, limits, cost)[0]
     ranges = expect(None, limits, cost).forecast
     claimed, paid = (score(case.asked.used[1], each, cost).overhead for each in (ranges, met))
     warned = notes.get("warmup.other_mix")

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from gaudi_launch.core.predict.limits import EngineLimits
 from gaudi_launch.core.predict.mixed_steps import MixedRun
-from gaudi_launch.core.predict.simulator import simulate, simulate_times
+from gaudi_launch.core.predict.simulator import serve
 from gaudi_launch.core.predict.step_time import ONE_CARD_8B, StepTime
 from gaudi_launch.extensions.vllm_cpu.install import EMBEDDED
 from tests.support.places import TOP
@@ -39,9 +39,7 @@ def figures(case: dict[str, Any]) -> dict[str, float]:
         num_blocks=case["num_blocks"],
         ahead=case["ahead"],
     )
-    times = simulate_times(
-        [tuple(each) for each in case["requests"]], bounds, StepTime(**case["cost"])
-    )
+    times = serve([tuple(each) for each in case["requests"]], bounds, StepTime(**case["cost"]))[1]
     several = times.output > 1
     each = (times.done - times.first)[several] / (times.output[several] - 1)
     found = {}
@@ -67,7 +65,7 @@ def test_the_scheduler_of_the_installed_engine_agrees() -> None:
 
 
 def test_a_prompt_over_the_budget_comes_in_parts() -> None:
-    shapes = simulate([(0.0, 5000, 3)], mixed(), ONE_CARD_8B)
+    shapes = serve([(0.0, 5000, 3)], mixed(), ONE_CARD_8B)[0]
     assert (shapes.prompt.size.tolist(), shapes.prompt.weight.tolist()) == ([2048], [1.0])
     parts = zip(shapes.continued.query.tolist(), shapes.continued.context.tolist(), strict=True)
     assert list(parts) == [(904, 32), (2048, 16)]
@@ -81,8 +79,8 @@ def test_a_part_counts_its_context_in_full_and_itself_half() -> None:
 
 
 def test_decoding_continues_beside_a_long_prompt() -> None:
-    times = simulate_times([(0.0, 100, 200), (0.5, 8000, 1)], mixed(), ONE_CARD_8B)
-    alone = simulate_times([(0.0, 100, 200)], mixed(), ONE_CARD_8B)
+    times = serve([(0.0, 100, 200), (0.5, 8000, 1)], mixed(), ONE_CARD_8B)[1]
+    alone = serve([(0.0, 100, 200)], mixed(), ONE_CARD_8B)[1]
     # four steps of 2,047 tokens each delay the first request, which waits for none of them to end
     late = times.done[0] - alone.done[0]
     parts = sum(ONE_CARD_8B.chunk(1, 2047, 2047 * at) for at in range(3)) + ONE_CARD_8B.chunk(
@@ -94,15 +92,13 @@ def test_decoding_continues_beside_a_long_prompt() -> None:
 def test_planned_ahead_a_prompt_waits_for_one_step_more() -> None:
     requests = [(0.0, 100, 50), (0.2, 100, 2)]
     step = ONE_CARD_8B.decode(1, 1) / 1000
-    ahead, plain = (
-        simulate_times(requests, mixed(ahead=ahead), ONE_CARD_8B) for ahead in (True, False)
-    )
+    ahead, plain = (serve(requests, mixed(ahead=ahead), ONE_CARD_8B)[1] for ahead in (True, False))
     assert ahead.first[1] - plain.first[1] == pytest.approx(step)
 
 
 def test_the_delay_of_the_server_is_part_of_the_time_to_first_token() -> None:
     plain, late = (
-        simulate_times([(1.0, 100, 2)], mixed(), ONE_CARD_8B, delay=delay) for delay in (0.0, 0.024)
+        serve([(1.0, 100, 2)], mixed(), ONE_CARD_8B, delay=delay)[1] for delay in (0.0, 0.024)
     )
     assert late.came[0] == plain.came[0]
     assert late.first[0] - plain.first[0] == pytest.approx(0.024)
@@ -110,14 +106,14 @@ def test_the_delay_of_the_server_is_part_of_the_time_to_first_token() -> None:
 
 def test_prompts_without_context_share_a_step_as_far_as_the_engine_allows() -> None:
     requests = [(0.0, tokens, 1) for tokens in (100, 300, 50, 900, 10)]
-    shapes = simulate(requests, mixed(max_num_prefill_seqs=4), ONE_CARD_8B)
+    shapes = serve(requests, mixed(max_num_prefill_seqs=4), ONE_CARD_8B)[0]
     found = zip(shapes.prompt.batch.tolist(), shapes.prompt.size.tolist(), strict=True)
     # a fourth prompt of 900 tokens would make 4 x 1,024
     assert list(found) == [(2, 900), (3, 300)]
 
 
 def test_a_closed_loop_keeps_its_clients() -> None:
-    shapes = simulate(made_up(200), mixed(), ONE_CARD_8B, concurrency=7)
+    shapes = serve(made_up(200), mixed(), ONE_CARD_8B, concurrency=7)[0]
     assert int(shapes.decode.batch.max()) == 7
 
 
@@ -160,6 +156,6 @@ def test_many_requests_are_simulated_in_little_time() -> None:
         now += chance.expovariate(4.0)
         requests.append((now, chance.randint(10, 2000), chance.randint(10, 400)))
     began = time.process_time()
-    simulate_times(requests, mixed(max_num_seqs=128, num_blocks=3600), ONE_CARD_8B)
+    serve(requests, mixed(max_num_seqs=128, num_blocks=3600), ONE_CARD_8B)[1]
     # 50,000 in 10 s; measured 0.6 s for 50,000 on an idle core
     assert time.process_time() - began < 2.0

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gaudi_launch.core.predict.limits import EngineLimits
-from gaudi_launch.core.predict.simulator import Weighted, serve, simulate, simulate_times
+from gaudi_launch.core.predict.simulator import Weighted, serve
 from gaudi_launch.core.predict.step_time import ONE_CARD_8B
 from tests.support.traces import limits
 
@@ -96,7 +96,7 @@ def test_same_as_by_hand(
         input_max=1024,
     )
     ordered = sorted(requests)
-    shapes = simulate(ordered, bounds, ONE_CARD_8B)
+    shapes = serve(ordered, bounds, ONE_CARD_8B)[0]
     assert (counted(shapes.prompt), counted(shapes.decode)) == by_hand(ordered, bounds)
 
 
@@ -105,16 +105,16 @@ def test_the_times_of_a_closed_loop_with_and_without_mixed_steps() -> None:
     bounds = limits(max_num_seqs=4)
     for engine in (bounds, replace(bounds, mixed_steps=True)):
         shapes, both = serve(requests, engine, ONE_CARD_8B, concurrency=1)
-        alone = simulate_times(requests, engine, ONE_CARD_8B, concurrency=1)
+        alone = serve(requests, engine, ONE_CARD_8B, concurrency=1)[1]
         assert counted(shapes.decode) == counted(
-            simulate(requests, engine, ONE_CARD_8B, concurrency=1).decode
+            serve(requests, engine, ONE_CARD_8B, concurrency=1)[0].decode
         )
         for times in (both, alone):
             assert times.output.tolist() == [3, 3, 1]
             # one after the other
             assert times.came.tolist()[1:] == pytest.approx(times.done.tolist()[:-1])
-        at_once = simulate_times(requests, engine, ONE_CARD_8B, concurrency=3)
+        at_once = serve(requests, engine, ONE_CARD_8B, concurrency=3)[1]
         assert at_once.came.tolist() == [0.0, 0.0, 0.0]
-        open_loop = simulate_times(requests, engine, ONE_CARD_8B, rate=2.0, delay=5.0)
+        open_loop = serve(requests, engine, ONE_CARD_8B, rate=2.0, delay=5.0)[1]
         assert open_loop.came.tolist() == [0.0, 0.0, 0.0]
         assert min(open_loop.first) > 5.0

@@ -24,7 +24,7 @@ from gaudi_launch.core.predict.simulator import (
     merge,
     merge_continued,
     none_continued,
-    simulate,
+    serve,
     weighted,
 )
 from gaudi_launch.core.predict.step_time import ONE_CARD_8B, StepTime
@@ -97,11 +97,11 @@ def replay(requests: Requests, limits: EngineLimits, cost: StepTime) -> Shapes:
         requests = [(time - start, tokens, output) for time, tokens, output in requests]
     lengths = [(tokens, output) for _, tokens, output in requests]
     chance = random.Random(2)
-    runs = [simulate(requests, limits, cost, rate=rate) for rate in RATES]
+    runs = [serve(requests, limits, cost, rate=rate)[0] for rate in RATES]
     for rate in SHUFFLED_RATES:
         drawn = chance.choices(lengths, k=len(lengths))
         shuffled = [(time, *pair) for (time, _, _), pair in zip(requests, drawn, strict=True)]
-        runs.append(simulate(shuffled, limits, cost, rate=rate))
+        runs.append(serve(shuffled, limits, cost, rate=rate)[0])
     return _blur(merge([(1.0, run) for run in runs], cost), limits)
 
 
@@ -138,7 +138,7 @@ def _as_used(limits: EngineLimits, concurrency: int, requests: Requests) -> Engi
 @lru_cache(maxsize=64)
 def _closed_loop(limits: EngineLimits, concurrency: int, requests: Requests) -> Shapes:
     """Return the shapes of a closed loop; nothing arrives by the clock of its steps."""
-    return simulate(requests, limits, ONE_CARD_8B, concurrency=concurrency)
+    return serve(requests, limits, ONE_CARD_8B, concurrency=concurrency)[0]
 
 
 @lru_cache(maxsize=8)

@@ -22,7 +22,7 @@ from gaudi_launch.core.buckets.optimiser.candidates import (
 )
 from gaudi_launch.core.buckets.optimiser.padding_cost import score
 from gaudi_launch.core.predict.limits import EngineLimits
-from gaudi_launch.core.predict.simulator import Weighted, simulate
+from gaudi_launch.core.predict.simulator import Weighted, serve
 from gaudi_launch.core.predict.step_time import ONE_CARD_8B
 from tests.support.refusals import failing
 from tests.support.traces import limits, made_up
@@ -140,7 +140,7 @@ def test_later_traffic_is_served_better_than_by_ranges(prompts: int) -> None:
     requests = made_up(1600)
     bounds = limits(max_num_prefill_seqs=prompts)
     seen, later = requests[:900], [(t - requests[900][0], i, o) for t, i, o in requests[900:]]
-    shapes = simulate(later, bounds, ONE_CARD_8B)
+    shapes = serve(later, bounds, ONE_CARD_8B)[0]
     price = 4e-4
     traced = score(plan(bounds, seen, BucketGoal(price=price)).buckets, shapes, ONE_CARD_8B)
     ranged = score(plan(bounds, None, BucketGoal(price=price)).buckets, shapes, ONE_CARD_8B)
@@ -167,7 +167,7 @@ def test_the_hot_part_is_tight_and_the_rest_is_covered() -> None:
     bounds = limits(num_blocks=4096)
     hot = plan(bounds, None, BucketGoal(price=1e-3, reduce=(8, 1000)))
     assert uncovered(hot.buckets, bounds).shapes == 0
-    short = simulate([(i * 3.0, 300 + 7 * (i % 90), 50) for i in range(300)], bounds, ONE_CARD_8B)
+    short = serve([(i * 3.0, 300 + 7 * (i % 90), 50) for i in range(300)], bounds, ONE_CARD_8B)[0]
     plain = plan(bounds, None, BucketGoal(graphs=hot.buckets.graphs))
     assert (
         score(hot.buckets, short, ONE_CARD_8B).overhead

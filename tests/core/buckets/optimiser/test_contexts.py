@@ -5,7 +5,7 @@ from gaudi_launch.core.buckets.families import CONTEXT_LADDER
 from gaudi_launch.core.buckets.optimiser.bucket_planner import BucketGoal
 from gaudi_launch.core.buckets.optimiser.padding_cost import score
 from gaudi_launch.core.predict.limits import CoverageQuestion, EngineLimits
-from gaudi_launch.core.predict.simulator import simulate
+from gaudi_launch.core.predict.simulator import serve
 from gaudi_launch.core.predict.step_time import ONE_CARD_8B
 from tests.support.traces import limits, made_up
 
@@ -20,7 +20,7 @@ def test_a_trace_pads_less_than_the_engines_own_strategies_with_no_more_graphs()
     requests = made_up(1500)
     seen, later = requests[:900], requests[900:]
     start = later[0][0]
-    held_out = simulate([(time - start, *rest) for time, *rest in later], bounds(), ONE_CARD_8B)  # type: ignore[misc]
+    held_out = serve([(time - start, *rest) for time, *rest in later], bounds(), ONE_CARD_8B)[0]  # type: ignore[misc]
     mine, *others = plan_for_engine(CoverageQuestion(CONTEXT_LADDER, bounds()), seen).comparison
     theirs = {other.name: other for other in others if other.name in ("exponential", "pad")}
     assert mine.buckets is not None and mine.graphs <= theirs["exponential"].graphs

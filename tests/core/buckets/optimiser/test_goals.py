@@ -16,7 +16,7 @@ from gaudi_launch.core.buckets.optimiser.padding_cost import score
 from gaudi_launch.core.buckets.past_requests import read_workload
 from gaudi_launch.core.buckets.strategies import arguments_of, script_ranges
 from gaudi_launch.core.predict.limits import EngineLimits
-from gaudi_launch.core.predict.simulator import simulate
+from gaudi_launch.core.predict.simulator import serve
 from gaudi_launch.core.predict.step_time import EIGHT_CARDS_32B, ONE_CARD_8B, StepTime
 from tests.support.speed import within
 from tests.support.traces import TRACES, limits, made_up
@@ -56,7 +56,7 @@ def test_promises(name: str) -> None:
     seen = [request for request in requests if request[0] < cut]
     later = [(t - cut, i, o) for t, i, o in requests if t >= cut]
     many = replace(one, max_num_prefill_seqs=one.max_num_seqs)
-    singly, together = simulate(later, one, cost), simulate(later, many, cost)
+    singly, together = serve(later, one, cost)[0], serve(later, many, cost)[0]
 
     # the default cost model and the trace's own: the user may know neither
     for given in (ONE_CARD_8B, cost):

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from gaudi_launch.core.buckets.optimiser import workload_mix
 from gaudi_launch.core.predict.limits import EngineLimits
-from gaudi_launch.core.predict.simulator import Shapes, simulate
+from gaudi_launch.core.predict.simulator import Shapes, serve
 from gaudi_launch.core.predict.step_time import ONE_CARD_8B, StepTime
 
 LIMITS = EngineLimits(
@@ -58,5 +58,5 @@ def test_a_closed_loop_that_is_kept_is_the_one_that_would_be_simulated(
     kept = workload_mix._closed_loop(
         workload_mix._as_used(limits, concurrency, requests), concurrency, requests
     )
-    made = simulate(requests, limits, cost, concurrency=concurrency)
+    made = serve(requests, limits, cost, concurrency=concurrency)[0]
     assert rows(kept) == rows(made)
