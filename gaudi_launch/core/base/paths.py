@@ -83,24 +83,17 @@ def put(part: Path, path: Path) -> None:
 
 
 def docs_dir() -> Path:
-    """Return the folder of the documentation.
-
-    It is the top-level one in a checkout, a folder of the package in a wheel.
-    """
-    package = Path(__file__).parents[2]
-    installed = package / "_docs"
-    if installed.is_dir():
-        return installed
-    return package.parent / "docs"
+    """Return the folder of the documentation."""
+    return _shipped("docs")
 
 
 def profiles_dir() -> Path:
-    """Return the folder of shipped profiles.
+    """Return the folder of shipped profiles."""
+    return _shipped("profiles")
 
-    It is the top-level one in a checkout, a folder of the package in a wheel.
-    """
+
+def _shipped(name: str) -> Path:
+    """Return a folder of the package in a wheel, else the one at the top of the checkout."""
     package = Path(__file__).parents[2]
-    installed = package / "_profiles"
-    if installed.is_dir():
-        return installed
-    return package.parent / "profiles"
+    installed = package / f"_{name}"
+    return installed if installed.is_dir() else package.parent / name
