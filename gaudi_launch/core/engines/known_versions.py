@@ -11,8 +11,8 @@ from typing import Any
 
 from gaudi_launch.core.base import codec
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
-from gaudi_launch.core.base.reader import read_json, shipped_json
-from gaudi_launch.core.engines.engine_version import Version, version_numbers
+from gaudi_launch.core.base.reader import shipped_json
+from gaudi_launch.core.engines.engine_version import Version, facts_in, version_numbers
 
 
 @cache
@@ -96,7 +96,7 @@ def divides_into_stages(engine: str, version: str, architecture: str) -> bool:
     facts = version_of(engine, version)
     if facts is None:
         return False
-    models = read_json(facts.document)["models"]
+    models = facts_in(facts.document)["models"]
     return "pipeline" in models.get(architecture, {}).get("interfaces", ())
 
 

@@ -114,10 +114,12 @@ def _has_own_class(model: Model, facts: Version) -> bool:
     """
     if (model.architecture or "") not in facts.classes:
         return False
+    kind = model.model_type or ""
+    if kind in facts.configs:
+        return True
     known, spec = _transformers(), facts.transformers.replace("==", "<=")
     runs = [at for at, each in enumerate(known["releases"]) if _within(each, spec)]
-    kind = model.model_type or ""
-    return kind in facts.configs or (bool(runs) and runs[-1] in known["types"].get(kind, ()))
+    return bool(runs) and runs[-1] in known["types"].get(kind, ())
 
 
 def _within(release: str, spec: str) -> bool:

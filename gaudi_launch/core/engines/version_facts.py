@@ -8,9 +8,8 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
-from gaudi_launch.core.base.reader import read_json
 from gaudi_launch.core.base.yaml_reader import shipped
-from gaudi_launch.core.engines.engine_version import Version
+from gaudi_launch.core.engines.engine_version import Version, facts_in
 
 # variables that upstream vLLM reads for every hardware are in this file
 _UPSTREAM = "vllm/envs.py"
@@ -79,7 +78,7 @@ def names_of(version: Version) -> VersionNames:
 def _names_in(path: Path) -> VersionNames:
     if not path.is_file():
         return VersionNames({}, {})
-    document = read_json(path)
+    document = facts_in(path)
     options = {
         plain_option(name): NameFacts(
             name,

@@ -163,9 +163,11 @@ class Imagined:
     def __post_init__(self) -> None:
         folders: dict[str, set[str]] = {}
         for path in (*self.files, *self.links):
-            parts = path.split("/")
-            for depth in range(len(parts)):
-                folders.setdefault("/".join(parts[:depth]), set()).add(parts[depth])
+            folder, _, name = path.rpartition("/")
+            # the folders above one that is known are, too
+            while name and name not in folders.setdefault(folder, set()):
+                folders[folder].add(name)
+                folder, _, name = folder.rpartition("/")
         object.__setattr__(
             self, "_folders", {path: frozenset(names) for path, names in folders.items()}
         )

@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import os
 import re
-import secrets
 import selectors
 import shutil
 import subprocess
@@ -87,7 +86,7 @@ def run(program: str, arguments: Sequence[str], seconds: float | None = None) ->
     seconds = SECONDS if seconds is None else seconds
     command = " ".join(["hl-smi", *arguments])
     # hl-smi fails when it cannot write its logs (docs: HABANA_LOGS must be writable)
-    logs = f"{tempfile.gettempdir()}/gaudi-launch-hl-smi-{secrets.token_hex(8)}"
+    logs = f"{tempfile.gettempdir()}/gaudi-launch-hl-smi-{os.urandom(8).hex()}"
     with interrupt.deferred():
         environment = {**os.environ, "HABANA_LOGS": logs, "ENABLE_CONSOLE": "false"}
         seen = ChildLog(_log, [program, *arguments])
