@@ -19,6 +19,8 @@ from gaudi_launch.core.models.config_dialects import EXPERT_KEYS, in_usual_names
 from gaudi_launch.core.models.fp8.conversion_record import is_recorded
 from gaudi_launch.core.models.model import Model
 
+# the quantisation of ModelOpt before 0.31 (vLLM 0.26.0: vllm/transformers_utils/config.py)
+MODELOPT = "hf_quant_config.json"
 # the part of config.json with the language model in multimodal ones (transformers, llama4,
 # qwen2_5_vl, llava)
 _TEXT_PARTS = ("text_config", "llm_config", "language_config", "thinker_config")
@@ -156,7 +158,17 @@ def read_config(folder: Path) -> dict[str, Any]:
         raise LaunchError(
             "models.bad_config", ExitCode.MODEL, path=str(file), why=error.strerror or ""
         ) from None
-    return parse_config(content, str(file))
+    document = parse_config(content, str(file))
+    own = folder / MODELOPT
+    if "quantization_config" in document or not own.is_file():
+        return document
+    return with_modelopt(document, parse_config(own.read_bytes(), str(own)))
+
+
+def with_modelopt(document: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
+    """Return config.json with the quantisation of ModelOpt's own file, as vLLM reads it."""
+    settings = {**_part(own, "quantization"), "quant_method": "modelopt"}
+    return {**document, "quantization_config": settings}
 
 
 def parse_config(content: bytes, path: str) -> dict[str, Any]:
