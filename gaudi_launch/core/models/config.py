@@ -70,7 +70,9 @@ def refuse_address(path: str) -> None:
     if "://" not in path:
         return
     address = urlsplit(path)
-    path_parts = address.path.removesuffix(".git").split("/")
+    # a folder of s3:// or file:// is no ID of a hub
+    on_hub = address.path if address.scheme.startswith("http") else ""
+    path_parts = on_hub.removesuffix(".git").split("/")
     parts = [part for part in path_parts if part not in ("", "models")]
     pull = f"pull {'/'.join(parts[:2]) or 'OWNER/NAME'}"
     if "modelscope" in address.netloc:

@@ -183,6 +183,8 @@ def test_what_is_no_folder(path: str, id: str | None) -> None:
             "pull Qwen/QwQ-32B --from modelscope",
         ),
         ("https://huggingface.co/Qwen/QwQ-32B?x=1", "pull Qwen/QwQ-32B"),
+        ("s3://bucket/Qwen3-8B", "pull OWNER/NAME"),
+        ("file:///models/Qwen3-8B", "pull OWNER/NAME"),
         ("hf://", "pull OWNER/NAME"),
     ],
 )
