@@ -52,12 +52,16 @@ _LAYER_KEYS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers")
 # config.json shows it for certain)
 _QUANTISED = re.compile(r"[-_.](awq|gptq(?!-int8)|fp8)(?![a-z0-9])", re.IGNORECASE)
 _HUB_ID = re.compile(r"^[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*$", re.ASCII)
+# the folder of a revision in the cache of huggingface_hub
+_SNAPSHOT = re.compile(r"(?:^|/)models--[^/]+?--([^/]+)/snapshots/[^/]+$")
 _MOST_CONFIG_BYTES = 8 << 20
 
 
 def name_of(path: str) -> str:
-    """Return the last part of a path or hub id."""
-    return path.rstrip("/").rsplit("/", 1)[-1]
+    """Return the last part of a path or hub id, of a snapshot the model's."""
+    plain = path.rstrip("/")
+    cached = _SNAPSHOT.search(plain)
+    return cached[1] if cached is not None else plain.rsplit("/", 1)[-1]
 
 
 def looks_like_hub_id(path: str) -> bool:
