@@ -74,7 +74,7 @@ def refuse_address(path: str) -> None:
     if "://" not in path:
         return
     address = urlsplit(path)
-    # a folder of s3:// or file:// is no ID of a hub
+    # the path of s3:// or file:// does not name a hub's model
     on_hub = address.path if address.scheme.startswith("http") else ""
     path_parts = on_hub.removesuffix(".git").split("/")
     parts = [part for part in path_parts if part not in ("", "models")]
@@ -172,7 +172,7 @@ def read_config(folder: Path) -> dict[str, Any]:
 
 
 def with_modelopt(document: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
-    """Return config.json with the quantisation of ModelOpt's own file, as vLLM reads it."""
+    """Return config.json with the quantisation of ModelOpt's file, as vLLM."""
     settings = {**_part(own, "quantization"), "quant_method": "modelopt"}
     return {**document, "quantization_config": settings}
 
