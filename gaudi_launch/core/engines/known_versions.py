@@ -111,12 +111,12 @@ def newest(engine: str) -> Version:
 
 
 def matching(engine: str, version: str, known: tuple[Version, ...] = ()) -> Version | None:
-    """Return the newest version that a user's ``0.26`` names.
+    """Return the newest version that a user's ``0.26`` or tag ``v0.26.0`` names.
 
     Return None where no version begins so. ``known``: instead of those of the shipped data.
     """
     known = (*installed_versions().values(), *(known or versions()))
-    wanted = version.split(".")
+    wanted = version.removeprefix("v").split(".")
     found = [
         each
         for each in known

@@ -418,13 +418,15 @@ def method_of(model: Model) -> str:
     """Return the engine platform's name of a checkpoint's quantisation method.
 
     vllm/config.py _verify_quantization: lower case, ``compressed_tensors`` with a hyphen;
-    ``modelopt`` with FP4 weights is ``modelopt_fp4``. awq and gptq are given as ``awq_hpu`` and
-    ``gptq_hpu`` by our plans.
+    ``modelopt`` without FP8 is named by its algorithm, ``modelopt_fp4`` or ``modelopt_mixed`` (vLLM
+    pull 35047). awq and gptq are given as ``awq_hpu`` and ``gptq_hpu`` by our plans.
     """
     method = (model.quantization or "").lower().replace("compressed_tensors", "compressed-tensors")
     settings = mapping(model.config.get("quantization_config"))
-    if method == "modelopt" and "FP4" in str(settings.get("quant_algo")):
-        return "modelopt_fp4"
+    algorithm = str(settings.get("quant_algo", "FP8"))
+    if method == "modelopt" and algorithm != "FP8":
+        kind = "fp4" if "FP4" in algorithm else algorithm.partition("_")[0].lower()
+        return f"modelopt_{kind}"
     return kernels_of(method) or method
 
 

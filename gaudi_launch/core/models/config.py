@@ -19,6 +19,8 @@ from gaudi_launch.core.models.config_dialects import EXPERT_KEYS, in_usual_names
 from gaudi_launch.core.models.fp8.conversion_record import is_recorded
 from gaudi_launch.core.models.model import Model
 
+# the quantisation of ModelOpt before 0.31 (vLLM 0.26.0: vllm/transformers_utils/config.py)
+MODELOPT = "hf_quant_config.json"
 # the part of config.json with the language model in multimodal ones (transformers, llama4,
 # qwen2_5_vl, llava)
 _TEXT_PARTS = ("text_config", "llm_config", "language_config", "thinker_config")
@@ -50,12 +52,16 @@ _LAYER_KEYS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers")
 # config.json shows it for certain)
 _QUANTISED = re.compile(r"[-_.](awq|gptq(?!-int8)|fp8)(?![a-z0-9])", re.IGNORECASE)
 _HUB_ID = re.compile(r"^[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*$", re.ASCII)
+# the folder of a revision in the cache of huggingface_hub
+_SNAPSHOT = re.compile(r"(?:^|/)models--[^/]+?--([^/]+)/snapshots/[^/]+$")
 _MOST_CONFIG_BYTES = 8 << 20
 
 
 def name_of(path: str) -> str:
-    """Return the last part of a path or hub id."""
-    return path.rstrip("/").rsplit("/", 1)[-1]
+    """Return the last part of a path or hub id, of a snapshot the model's."""
+    plain = path.rstrip("/")
+    cached = _SNAPSHOT.search(plain)
+    return cached[1] if cached is not None else plain.rsplit("/", 1)[-1]
 
 
 def looks_like_hub_id(path: str) -> bool:
@@ -68,7 +74,9 @@ def refuse_address(path: str) -> None:
     if "://" not in path:
         return
     address = urlsplit(path)
-    path_parts = address.path.removesuffix(".git").split("/")
+    # the path of s3:// or file:// does not name a hub's model
+    on_hub = address.path if address.scheme.startswith("http") else ""
+    path_parts = on_hub.removesuffix(".git").split("/")
     parts = [part for part in path_parts if part not in ("", "models")]
     pull = f"pull {'/'.join(parts[:2]) or 'OWNER/NAME'}"
     if "modelscope" in address.netloc:
@@ -156,7 +164,17 @@ def read_config(folder: Path) -> dict[str, Any]:
         raise LaunchError(
             "models.bad_config", ExitCode.MODEL, path=str(file), why=error.strerror or ""
         ) from None
-    return parse_config(content, str(file))
+    document = parse_config(content, str(file))
+    own = folder / MODELOPT
+    if "quantization_config" in document or not own.is_file():
+        return document
+    return with_modelopt(document, parse_config(own.read_bytes(), str(own)))
+
+
+def with_modelopt(document: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
+    """Return config.json with the quantisation of ModelOpt's file, as vLLM."""
+    settings = {**_part(own, "quantization"), "quant_method": "modelopt"}
+    return {**document, "quantization_config": settings}
 
 
 def parse_config(content: bytes, path: str) -> dict[str, Any]:

@@ -167,6 +167,14 @@ _OF_TGI = {
     "--hostname": "--host",
     "--max-input-length": "--max-input-tokens",
 }
+# of the images with vLLM (vllm-project/vllm-gaudi@v0.26.0:.cd/templates/template_vllm_server.sh)
+_OF_VLLM = {
+    "MODEL": "--model",
+    "TENSOR_PARALLEL_SIZE": "--tensor-parallel-size",
+    "MAX_MODEL_LEN": "--max-model-len",
+    "MAX_NUM_SEQS": "--max-num-seqs",
+    "GPU_MEM_UTILIZATION": "--gpu-memory-utilization",
+}
 # vllm/entrypoints/openai/cli_args.py
 _VLLM_PORT = 8000
 _MODEL = ("--model", "--model-id", "--model-tag")
@@ -212,7 +220,15 @@ def serve_words(text: str) -> tuple[list[str], ConvertedStart] | None:
 
 
 def _with_variables(start: StartCommand) -> None:
-    """Make options of TGI's variables: each option has one (launcher/src/main.rs)."""
+    """Make options of the variables of an image.
+
+    Each option of TGI has one (launcher/src/main.rs); vLLM's images read theirs without arguments.
+    """
+    if start.engine == "vllm" and not start.words:
+        for name, spelled in _OF_VLLM.items():
+            if name in start.variables:
+                start.words += [spelled, start.variables.pop(name)]
+        start.words += shlex.split(start.variables.pop("EXTRA_ARGS", ""))
     if start.engine != "tgi":
         return
     table = find("tgi").option_table

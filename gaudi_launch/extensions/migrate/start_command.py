@@ -17,9 +17,9 @@ from gaudi_launch.core.planning.engine_argument import Argument, read_words
 from gaudi_launch.core.planning.option_table import EngineOption, OptionTable
 
 ASSIGNMENT = re.compile(r"^([A-Za-z_][A-Za-z0-9_]*)=(.*)$", re.DOTALL)
-# a shell ends the command there; they are arguments of their own in `split_shell`
+# a shell ends the command there; `split_shell` makes each a separate argument
 _OPERATORS = ";&|<>\n"
-# a joined line, one that can only go on, a comment, and the number of a redirected stream
+# a joined line, one that begins with an option, a comment, the number of a redirected stream
 _JOINED = re.compile(r"\\[ \t\r]*\n|\n(?=\s*-)|(?<!\S)#(?=[ \t!]).*|(?<!\S)[12](?=>)")
 _BEFORE = {"export", "env", "sudo", "nohup", "exec", "time", "bash", "sh", "/bin/bash", "/bin/sh"}
 _SHELL = ("-c", "-lc", "-ec")

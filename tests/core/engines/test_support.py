@@ -136,6 +136,15 @@ def test_a_quantisation_method_decides(method: str, engine: str, version: str, r
     assert runs or support_of(LLAMA, engine, version, quantization=method).refused
 
 
+# vllm-project/vllm-gaudi@v0.26.0:vllm_gaudi/ops/hpu_modelopt.py:47, "Supported: FP8 only."
+@pytest.mark.parametrize("algorithm", ["NVFP4", "W4A16_NVFP4", "MIXED_PRECISION", "MXFP8"])
+def test_modelopt_is_loaded_in_fp8_only(algorithm: str) -> None:
+    for stored, refused in ((algorithm, True), ("FP8", False)):
+        settings = {"quantization_config": {"quant_algo": stored}}
+        model = replace(LLAMA, quantization="modelopt", config=settings)
+        assert support_of(model, "vllm-gaudi", "0.26.0").refused is refused
+
+
 def test_experts_in_modelopts_fp8_are_refused() -> None:
     settings = {"quantization_config": {"quant_method": "modelopt", "quant_algo": "FP8"}}
     dense = replace(

@@ -11,7 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
-from gaudi_launch.core.models.config import counted_with, model_from_config, read_config, read_model
+from gaudi_launch.core.models.config import (
+    counted_with,
+    model_from_config,
+    name_of,
+    read_config,
+    read_model,
+)
 from gaudi_launch.core.models.sizing import activation_bytes, kv_bytes_per_token, weight_bytes
 from gaudi_launch.core.planning.known_model import known_model
 from tests.support.refusals import failing
@@ -183,6 +189,8 @@ def test_what_is_no_folder(path: str, id: str | None) -> None:
             "pull Qwen/QwQ-32B --from modelscope",
         ),
         ("https://huggingface.co/Qwen/QwQ-32B?x=1", "pull Qwen/QwQ-32B"),
+        ("s3://bucket/Qwen3-8B", "pull OWNER/NAME"),
+        ("file:///models/Qwen3-8B", "pull OWNER/NAME"),
         ("hf://", "pull OWNER/NAME"),
     ],
 )
@@ -309,3 +317,15 @@ def test_config_files_that_cannot_be_read(tmp_path: Path) -> None:
         more.write(" ")
     bad[2]["why"] = "it is larger than 8192 KiB"
     assert config_error(tmp_path) == bad
+
+
+_WORD = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._]{0,9}", fullmatch=True)
+
+
+@given(_WORD, st.lists(_WORD, min_size=1, max_size=3), _WORD, st.sampled_from(["", "/", "//"]))
+def test_a_snapshot_of_the_hubs_cache_has_the_name_of_its_model(
+    owner: str, words: list[str], commit: str, end: str
+) -> None:
+    for name in ("-".join(words), "--".join(words)):
+        cached = f"/c/hub/models--{owner}--{name}/snapshots/{commit}{end}"
+        assert name_of(cached) == name_of(f"{owner}/{name}") == name

@@ -14,6 +14,7 @@ import struct
 import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,13 @@ from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.paths import cache_dir, write_whole
 from gaudi_launch.core.base.reader import parse_json, read_json
 from gaudi_launch.core.base.redact import redact_text
-from gaudi_launch.core.models.config import counted_with, model_from_config, parse_config
+from gaudi_launch.core.models.config import (
+    MODELOPT,
+    counted_with,
+    model_from_config,
+    parse_config,
+    with_modelopt,
+)
 from gaudi_launch.core.models.hub.hub_error import TOKENS, HubError, classify
 from gaudi_launch.core.models.model import Model
 from gaudi_launch.core.models.weights import (
@@ -199,6 +206,10 @@ class _Query:
             if error.kind == "offline":
                 _keep(self.hub.silence, error.detail)
             raise
+        if "quantization_config" not in document:
+            with suppress(HubError):
+                own = parse_config(self._read(MODELOPT), f"{self.repo}/{MODELOPT}")
+                document = with_modelopt(document, own)
         return {"config": document, "weights": self._weights(*counted_with(document))}
 
     def _weights(self, bits: int, layers: int | None) -> dict[str, Any]:

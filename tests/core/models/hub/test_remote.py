@@ -78,11 +78,15 @@ def sizes(model: Model) -> tuple[object, ...]:
 
 
 def test_a_model_is_read_by_its_headers_as_from_its_folder(hub: Hub, tmp_path: Path) -> None:
+    hub.files["hf_quant_config.json"] = b'{"quantization": {"quant_algo": "NVFP4"}}'
     found = read_remote(ID)
     assert (found.name, found.path, found.source) == ("small", ID, "hub")
-    for name, content in FILES.items():
+    for name, content in hub.files.items():
         (tmp_path / name).write_bytes(content)
     folder = read_model(str(tmp_path))
+    stored = {"quant_method": "modelopt", "quant_algo": "NVFP4"}
+    assert found.config == folder.config == {**CONFIG, "quantization_config": stored}
+    assert found.quantization == folder.quantization == "modelopt"
     assert sizes(found) == sizes(folder) == (42, SIZE, 4, 2)
     assert sum(len(range_) > 0 for _, range_ in hub.asked) == 4
 
