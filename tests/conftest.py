@@ -23,7 +23,7 @@ from gaudi_launch.core.base import messages
 from gaudi_launch.core.services import addresses
 from tests.support import durations
 from tests.support.every_case import EVERY_CASE
-from tests.support.processes import free_port, pids, trivial_python
+from tests.support.processes import free_port, pids, trivial_python, write_quick_python
 from tests.support.turns import alone
 from tests.support.users import current_folder, no_programs, own_folders, plain_english
 from tests.support.waiting import PORTS
@@ -139,6 +139,10 @@ def pytest_configure(config: pytest.Config) -> None:
     for name, path in own.items():
         path.mkdir(exist_ok=True)
         os.environ[name] = str(path)
+    programs = folder / "bin"
+    programs.mkdir()
+    write_quick_python(programs)
+    os.environ["PATH"] = f"{programs}:{os.environ['PATH']}"
     tempfile.tempdir = None
 
 
