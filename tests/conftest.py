@@ -22,8 +22,8 @@ from hypothesis import HealthCheck, settings
 from gaudi_launch.core.base import messages
 from gaudi_launch.core.services import addresses
 from tests.support import durations
-from tests.support.every_case import EVERY_CASE
-from tests.support.processes import free_port, pids, trivial_python
+from tests.support.every_case import EVERY_CASE, examples
+from tests.support.processes import free_port, pids, trivial_python, write_quick_python
 from tests.support.turns import alone
 from tests.support.users import current_folder, no_programs, own_folders, plain_english
 from tests.support.waiting import PORTS
@@ -41,7 +41,9 @@ __all__ = [
 # A busy machine makes any example slow, and that is no fault of the test. The same tree gets the
 # same verdict each time; HYPOTHESIS_PROFILE=search looks for examples that nobody has seen.
 settings.register_profile("search", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("same", settings.get_profile("search"), derandomize=True)
+settings.register_profile(
+    "same", settings.get_profile("search"), derandomize=True, max_examples=examples(40, 100)
+)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
 # the commands that the tests start need not read our sources anew each time
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -146,6 +148,10 @@ def pytest_configure(config: pytest.Config) -> None:
     for name, path in own.items():
         path.mkdir(exist_ok=True)
         os.environ[name] = str(path)
+    programs = folder / "bin"
+    programs.mkdir()
+    write_quick_python(programs)
+    os.environ["PATH"] = f"{programs}:{os.environ['PATH']}"
     tempfile.tempdir = None
 
 

@@ -152,12 +152,7 @@ def test_the_demo_is_measured_by_both_tools(user: User) -> None:
         ours["workload"]["left_out"],
         summary["completed"],
         summary["failed"],
-    ) == (
-        "builtin",
-        1,
-        3,
-        0,
-    )
+    ) == ("builtin", 1, 3, 0)
     # the lengths that were asked for, by the server's count
     assert (summary["input_tokens"], summary["output_tokens"]) == (244, 24)
     assert 0 < summary["ttft"]["p50"] < summary["latency"]["p50"]

@@ -530,10 +530,7 @@ def commands(sentence: str) -> list[str]:
 
 @pytest.mark.parametrize("line", [line for line in SHOWN if not by_others(line)])
 def test_each_command_of_a_message_runs(
-    line: str,
-    place: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    line: str, place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     prepared(line, place, monkeypatch)
     commands, _ = split(line)

@@ -22,6 +22,7 @@ from gaudi_launch.cli.help import examples
 from gaudi_launch.cli.main import run
 from gaudi_launch.core.base.locks import try_ofd
 from tests.support.cli import called
+from tests.support.every_case import EVERY_CASE
 from tests.support.help_texts import all_commands
 from tests.support.machines import link_tree
 from tests.support.places import TOP
@@ -92,6 +93,8 @@ BY_OTHERS = {
     *commands("docs/tutorial.md"),
     # lasts until it is stopped: tests/extensions/bench/test_webui.py
     "gaudi-launch webui demo",
+    # simulates as much as all other commands together, as the one with 20/s does
+    *(command for command in COMMANDS if "--rate 1000/s" in command and not EVERY_CASE),
 }
 # what these need stands on a Gaudi server, or they change the machine: here a machine in a folder
 # is theirs

@@ -49,10 +49,7 @@ COMMANDS: dict[str, tuple[str, bool]] = {
         f"recommend -w Qwen/Qwen3-8B --engine vllm-fork@1.21 {_MACHINE} -i 64 -o 16 -n 1 -b 4",
         True,
     ),
-    "devices": (
-        "devices --machine simulated:hls2+busy=3+failed=5+hot=1",
-        False,
-    ),
+    "devices": ("devices --machine simulated:hls2+busy=3+failed=5+hot=1", False),
     "plan": (f"plan Qwen/Qwen3-32B --engine vllm-fork@1.21 -n 1 {_MACHINE}", False),
     "inspect": ("inspect Qwen/Qwen3-30B-A3B --engine deepseek_r1 --accelerator gaudi2", True),
     "stack-plan": (f"stack plan stack.yaml {_MACHINE}", True),
@@ -196,9 +193,7 @@ def test_a_terminal_gets_no_wider_line_and_aligned_rows(shown: Shown, name: str)
 
 
 # these get shorter; no command is added
-LONGER_THAN_A_SCREEN = {
-    "plan-all",
-}
+LONGER_THAN_A_SCREEN = {"plan-all"}
 
 
 def test_an_answer_fits_a_screen_of_24_rows(shown: Shown) -> None:

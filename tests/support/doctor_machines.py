@@ -40,12 +40,7 @@ GOOD_ENGINE = EngineFacts(
         }
     ),
 )
-GOOD_WEIGHTS = Weights(
-    "/models/m",
-    bytes=16 << 30,
-    has_config=True,
-    files=4,
-)
+GOOD_WEIGHTS = Weights("/models/m", bytes=16 << 30, has_config=True, files=4)
 GOOD_PACKAGES = {
     f"habanalabs-{name}": "1.22.1-6"
     for name in (

@@ -17,7 +17,7 @@ _FILE = DATA / "durations.json"
 # shorter tests are not written: they would change the file with each run
 _LEAST_SECONDS = 0.3
 _MOST_SECONDS_OF_A_MODULE = 5.0
-_MOST_SECONDS_OF_A_TABLE = 3.0
+_MOST_SECONDS_OF_A_TABLE = 2.0
 _LEAST_CASES = 2
 
 

@@ -25,11 +25,7 @@ from gaudi_launch.core.launch.report import Silent
 from gaudi_launch.core.launch.stop import end
 from gaudi_launch.core.services.state.chosen import find
 from gaudi_launch.extensions.stack.gateway import gateway_job as gateway
-from gaudi_launch.extensions.stack.gateway.gateway_settings import (
-    Backend,
-    GatewaySettings,
-    Tls,
-)
+from gaudi_launch.extensions.stack.gateway.gateway_settings import Backend, GatewaySettings, Tls
 from tests.support.places import SUPPORT
 from tests.support.waiting import GENEROUS, until, unused_port
 

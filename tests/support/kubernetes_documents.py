@@ -96,7 +96,7 @@ def rendered(capsys: pytest.CaptureFixture[str], *words: str) -> str:
     return str(document["files"][0]["text"])
 
 
-class _Reader(yaml.SafeLoader):
+class _Reader(yaml.CSafeLoader):
     """Reads a lone ``=`` as the text that it is to Helm and to Kubernetes.
 
     PyYAML knows no value for it (yaml/pyyaml#89).

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
+import shutil
 import stat
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +15,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from gaudi_launch.core.engines.detect import question
 from tests.support.places import SUPPORT, TOP
 from tests.support.trivial_engine import ANSWER
 from tests.support.waiting import unused_port
@@ -53,6 +57,29 @@ def write_engine_python(path: Path, program: str) -> Path:
     )
     path.chmod(path.stat().st_mode | stat.S_IXUSR)
     return path
+
+
+def write_quick_python(folder: Path) -> None:
+    """Write a ``python3`` which knows the packages of the one on PATH.
+
+    It runs that one for all else. Every plan queries it: most of a plan's processor time would be
+    the start of an interpreter.
+    """
+    real = shutil.which("python3")
+    if real is None:
+        return
+    asked = [real, "-c", question()]
+    answer = subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip()
+    first = shlex.quote(question().partition("\n")[0])
+    path = folder / "python3"
+    path.write_text(
+        "#!/bin/sh\n"
+        'if [ "$1" = -c ] && [ -z "$PYTHONPATH$PYTHONHOME" ]; then\n'
+        f"  case $2 in {first}*) printf '%s\\n' {shlex.quote(answer)}; exit ;; esac\n"
+        f'fi\nexec {shlex.quote(real)} "$@"\n',
+        encoding="utf-8",
+    )
+    path.chmod(0o755)
 
 
 @pytest.fixture

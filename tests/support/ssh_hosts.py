@@ -56,11 +56,7 @@ server = ThreadingHTTPServer((given.host, given.port), Handler)
 print("Application startup complete.", flush=True)
 server.serve_forever()
 """
-_PACKAGES = (
-    ("vllm", "0.9.0.1"),
-    ("vllm_hpu_extension", "1.0"),
-    ("habana_torch_plugin", "1.21.0"),
-)
+_PACKAGES = (("vllm", "0.9.0.1"), ("vllm_hpu_extension", "1.0"), ("habana_torch_plugin", "1.21.0"))
 
 
 def missing() -> str:

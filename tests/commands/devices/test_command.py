@@ -58,10 +58,7 @@ def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 
 def test_the_energy_of_a_service_is_shown_at_its_cards(
-    utc: None,
-    server: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    utc: None, server: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     # a time zone in which it is about noon: no midnight is between
     monkeypatch.setenv("TZ", f"NOON{time.gmtime().tm_hour - 12}")

@@ -170,10 +170,7 @@ def test_on_a_known_machine_it_counts_what_the_plan_counts(
 
 def test_tgi_makes_its_list_itself(capsys: pytest.CaptureFixture[str]) -> None:
     # facts of the 3.3.5 examples: 8B on one card 21 + 30, 70B on eight 31 + 125
-    for words, prompt, decode in (
-        (["-b", "32"], 21, 30),
-        (["-n", "8"], 31, 125),
-    ):
+    for words, prompt, decode in ((["-b", "32"], 21, 30), (["-n", "8"], 31, 125)):
         found = answer(capsys, "--engine", "tgi", *words)
         (plan,) = found["plans"]
         assert (plan["strategy"], plan["chosen"]) == ("exponential", True)

@@ -281,11 +281,7 @@ def test_every_check_has_title_and_why(language: str) -> None:
 def test_the_finder_finds() -> None:
     assert used_ids(
         'raise LaunchError("doctor.none", X)\nwarn("doctor.a.b", "x", id="doctor.c")'
-    ) == {
-        "doctor.none",
-        "doctor.a.b",
-        "doctor.c",
-    }
+    ) == {"doctor.none", "doctor.a.b", "doctor.c"}
 
 
 def test_an_unknown_id_is_shown_with_its_values() -> None:

@@ -58,11 +58,7 @@ def test_a_missing_library_is_named_with_its_command(monkeypatch: pytest.MonkeyP
 def test_nothing_imports_the_library_at_its_top() -> None:
     import subprocess
 
-    modules = (
-        "extensions.bench.plot",
-        "commands.warmup.picture",
-        "core.base.plotting",
-    )
+    modules = ("extensions.bench.plot", "commands.warmup.picture", "core.base.plotting")
     words = "; ".join(f"import gaudi_launch.{name}" for name in modules)
     program = f"{words}; import sys; sys.exit('matplotlib' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

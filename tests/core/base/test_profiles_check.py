@@ -36,10 +36,7 @@ GOOD = {"name": "x", "kind": "a"}
     ("change", "expected"),
     [
         ({}, []),
-        (
-            {"name": 3},
-            [message("profiles.wrong_type", where="/name", wanted="string", found="3")],
-        ),
+        ({"name": 3}, [message("profiles.wrong_type", where="/name", wanted="string", found="3")]),
         (
             {"count": "x" * 80},
             [
@@ -51,10 +48,7 @@ GOOD = {"name": "x", "kind": "a"}
                 )
             ],
         ),
-        (
-            {"kind": "c"},
-            [message("profiles.not_one_of", where="/kind", known="a, b", found="'c'")],
-        ),
+        ({"kind": "c"}, [message("profiles.not_one_of", where="/kind", known="a, b", found="'c'")]),
         (
             {"name": "A"},
             [message("profiles.pattern", where="/name", pattern="^[a-z]+$", found="'A'")],

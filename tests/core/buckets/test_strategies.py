@@ -9,13 +9,7 @@ import pytest
 from gaudi_launch.core.buckets import strategies as module
 from gaudi_launch.core.buckets.bucket_list import BucketError, Buckets
 from gaudi_launch.core.buckets.families import CONTEXT_LADDER, PLAIN_GRID
-from gaudi_launch.core.buckets.strategies import (
-    Judged,
-    Strategy,
-    judge,
-    script_ranges,
-    strategies,
-)
+from gaudi_launch.core.buckets.strategies import Judged, Strategy, judge, script_ranges, strategies
 from gaudi_launch.core.predict.step_time import ONE_CARD_8B
 from tests.support.traces import limits
 

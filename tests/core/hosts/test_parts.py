@@ -187,8 +187,7 @@ def test_one_engine_over_two_hosts() -> None:
 
 
 @pytest.mark.parametrize(
-    ("listen", "url"),
-    [("0.0.0.0", "http://10.0.0.1:8000"), ("fd00::9", "http://[fd00::9]:8000")],
+    ("listen", "url"), [("0.0.0.0", "http://10.0.0.1:8000"), ("fd00::9", "http://[fd00::9]:8000")]
 )
 def test_the_address_of_the_service(listen: str, url: str) -> None:
     found = assemble("c", LAYOUT, whole(plan()), AB, Addresses(8000, listen=listen))
@@ -213,11 +212,7 @@ def test_the_ports_and_the_interface_of_the_user() -> None:
 @pytest.mark.parametrize(
     ("hosts", "addresses", "failure"),
     [
-        (
-            AB,
-            Addresses(8850),
-            ("cluster.one_port", ExitCode.USAGE, {"port": 8850}),
-        ),
+        (AB, Addresses(8850), ("cluster.one_port", ExitCode.USAGE, {"port": 8850})),
         (
             (AB[0], seen("b", "10.0.0.1")),
             Addresses(8000),
@@ -259,11 +254,7 @@ def test_warnings_about_settings() -> None:
     fp8 = variable("VLLM_REQUANT_FP8_INC", "1")
     assert warned(whole(plan(fp8))) == [message("cluster.no_quant")]
     assert warned(whole(plan(variable("VLLM_REQUANT_FP8_INC", "0")))) == []
-    for name in (
-        "QUANT_CONFIG",
-        "INC_MEASUREMENT_DUMP_PATH_PREFIX",
-        "VLLM_BUCKETING_FROM_FILE",
-    ):
+    for name in ("QUANT_CONFIG", "INC_MEASUREMENT_DUMP_PATH_PREFIX", "VLLM_BUCKETING_FROM_FILE"):
         relative = message("cluster.relative", name=name, path="x/y")
         assert warned(whole(plan(variable(name, "x/y")))) == [relative]
         assert warned(whole(plan(variable(name, "/x/y")))) == []
@@ -282,10 +273,7 @@ def test_simulated_machines_have_no_address_of_their_own() -> None:
     )
     layout = replace(LAYOUT, tensor=10, hosts=5, warnings=())
     found = assemble("c", layout, whole(plan()), hosts, Addresses(1))
-    assert found.warnings == (
-        message("cluster.made_up", hosts="b, c"),
-        message("cluster.open_ray"),
-    )
+    assert found.warnings == (message("cluster.made_up", hosts="b, c"), message("cluster.open_ray"))
 
 
 @pytest.mark.parametrize(

@@ -385,10 +385,7 @@ def test_status_of_what_is_half_there() -> None:
     assert [
         (host.name, sorted(host.alive), host.trouble.id if host.trouble else None)
         for host in state.hosts
-    ] == [
-        ("a", ["ray", "service"], None),
-        ("gone", [], "cluster.unreachable"),
-    ]
+    ] == [("a", ["ray", "service"], None), ("gone", [], "cluster.unreachable")]
     assert "refused" in state.details[0]
 
 

@@ -98,10 +98,7 @@ def test_the_launcher_of_a_host_makes_its_snapshot(commands: Commands) -> None:
         (replace(HERE, launcher=(launcher,)), [launcher, *words]),
     ):
         assert ssh.snapshot(host, 9.0) == {"schema": 1}
-        assert [Path(commands.argv[0]).name, *commands.argv[1:]] == [
-            Path(argv[0]).name,
-            *argv[1:],
-        ]
+        assert [Path(commands.argv[0]).name, *commands.argv[1:]] == [Path(argv[0]).name, *argv[1:]]
     for text in ("[", "[]", ""):
         commands.ends(text)
         assert trouble(lambda: ssh.snapshot(A, 9.0)) == message("cluster.no_snapshot", host="a")

@@ -310,10 +310,7 @@ def test_the_plan_command_saves_and_names_the_command(
     assert run(["plan", MODEL, "--machine", MACHINE, "-b", "16", "--save", str(target)]) == 0
     assert f"gaudi-launch serve --plan {target}" in capsys.readouterr().err
     assert saved_plan.read(target).options == LaunchOptions(
-        model=MODEL,
-        max_num_seqs=16,
-        cards=len(saved_plan.read(target).cards),
-        machine=MACHINE,
+        model=MODEL, max_num_seqs=16, cards=len(saved_plan.read(target).cards), machine=MACHINE
     )
     assert run(["plan", "--plan", str(target)]) == 0
     assert f"next: gaudi-launch serve --plan {target}" in capsys.readouterr().out

@@ -8,13 +8,7 @@ from pathlib import Path
 import pytest
 
 from gaudi_launch.core.base.messages import Message, message
-from gaudi_launch.core.launch.setup_steps import (
-    SPARE_BYTES,
-    Room,
-    SetupFacts,
-    needed_bytes,
-    steps,
-)
+from gaudi_launch.core.launch.setup_steps import SPARE_BYTES, Room, SetupFacts, needed_bytes, steps
 
 MODEL, G2 = Path("/data/R1"), Path("/data/R1-G2")
 BARE = SetupFacts(

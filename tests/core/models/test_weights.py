@@ -121,11 +121,7 @@ def test_any_file_is_read_or_named(tmp_path: Path, content: bytes | str) -> None
     assert all(name.startswith("model.safetensors (") for name in found["files_missing"])
 
 
-@pytest.mark.parametrize(
-    "shape",
-    [f"[{2**62}, 4]", f"[{2**40}, {2**40}]"],
-    ids=["sum", "product"],
-)
+@pytest.mark.parametrize("shape", [f"[{2**62}, 4]", f"[{2**40}, {2**40}]"], ids=["sum", "product"])
 def test_a_shape_that_no_file_can_have_is_damage(tmp_path: Path, shape: str) -> None:
     text = f'{{"w": {{"dtype": "BF16", "shape": {shape}, "data_offsets": [0, 0]}}}}'.encode()
     (tmp_path / "model.safetensors").write_bytes(struct.pack("<Q", len(text)) + text)

@@ -139,18 +139,12 @@ def test_a_number_that_is_tight_is_the_second_choice(
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        (
-            (LARGE,),
-            r"balanced: 4 cards would fit, with 0\.[56]\d? times the tokens/s \(-n\)",
-        ),
+        ((LARGE,), r"balanced: 4 cards would fit, with 0\.[56]\d? times the tokens/s \(-n\)"),
         (
             (LARGE, "-d", "fp8"),
             r"balanced: 2 cards would fit, with 0\.[56]\d? times the tokens/s; 8 give 1\.",
         ),
-        (
-            (SMALL,),
-            r"balanced, and the fewest that fit; 0\.9\d? times the tokens/s with 2 cards",
-        ),
+        ((SMALL,), r"balanced, and the fewest that fit; 0\.9\d? times the tokens/s with 2 cards"),
     ],
 )
 def test_the_screen_states_what_else_was_possible(
@@ -200,11 +194,7 @@ def test_warm_up_and_files_state_the_choice_too(
             4,
             message("placement.balanced", cards=4, fewer=2, less="0.67", more=8, gain="1.3"),
         ),
-        (
-            {1: 100.0, 2: 200.0},
-            2,
-            message("placement.balanced_most", cards=2, fewer=1, less="0.5"),
-        ),
+        ({1: 100.0, 2: 200.0}, 2, message("placement.balanced_most", cards=2, fewer=1, less="0.5")),
         (
             {1: 100.0, 2: 150.0, 8: 400.0},
             1,

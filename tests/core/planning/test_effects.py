@@ -86,10 +86,7 @@ def test_a_flag_that_is_off_changes_no_number() -> None:
         (("--hf-overrides", '{"num_hidden_layers": 8}'), (8, 131072, 2795786240)),
         (("--hf-overrides.num_hidden_layers", "8"), (8, 131072, 2795786240)),
         (("--hf-overrides", '{"max_position_embeddings": 8192}'), (32, 8192, 8030261248)),
-        (
-            ("--rope-scaling", '{"rope_type": "yarn", "factor": 2.0}'),
-            (32, 262144, 8030261248),
-        ),
+        (("--rope-scaling", '{"rope_type": "yarn", "factor": 2.0}'), (32, 262144, 8030261248)),
         (
             (
                 "--hf-overrides",
@@ -201,7 +198,4 @@ def test_without_chunked_prefill_a_step_has_a_complete_prompt() -> None:
     )
     with pytest.raises(LaunchError) as caught:
         make_plan(request, simulated.make("hls2"), known_model(LLAMA, False), find(ENGINE))
-    assert (caught.value.id, caught.value.exit_code) == (
-        "gaudi.unchunked_tokens",
-        ExitCode.USAGE,
-    )
+    assert (caught.value.id, caught.value.exit_code) == ("gaudi.unchunked_tokens", ExitCode.USAGE)

@@ -152,10 +152,7 @@ def asked(dtype: str, model: Model, cards: int = 2, **wishes: Any) -> Request:
 def test_fp8_counts_as_calibrated_and_the_types_of_d_are_requested() -> None:
     model = known(LLAMA)
     fp8 = asked("fp8", model)
-    assert (fp8.dtype, fp8.quant_file) == (
-        "fp8",
-        QuantFile("calibrated", "calibrated", "fp8_inc"),
-    )
+    assert (fp8.dtype, fp8.quant_file) == ("fp8", QuantFile("calibrated", "calibrated", "fp8_inc"))
     for dtype in ("awq", "gptq"):
         plain = asked(dtype, model)
         assert (plain.dtype, plain.quant_file) == (dtype, None), dtype

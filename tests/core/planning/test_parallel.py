@@ -26,10 +26,7 @@ HOST = simulated.make("hls2")
 OFFERED = [each.label for each in releases("vllm-gaudi") if each.executed]
 FORKS = ["vllm-fork@1.21", "vllm-fork@1.22", "deepseek_r1"]
 ENGINES = [*OFFERED, "simulated", *FORKS, "ray-serve:vllm-gaudi"]
-SIZES = {
-    "copies": ("--data-parallel-size", "-dp"),
-    "stages": ("--pipeline-parallel-size", "-pp"),
-}
+SIZES = {"copies": ("--data-parallel-size", "-dp"), "stages": ("--pipeline-parallel-size", "-pp")}
 APART = (
     "--data-parallel-address 10.0.0.1", "--data-parallel-backend ray",
     "--data-parallel-external-lb", "--data-parallel-hybrid-lb",
@@ -103,10 +100,7 @@ def test_every_option_of_a_part_has_one_refusal(engine: str) -> None:
     assert len(sentences) == 1, sentences
     for name in ("VLLM_DP_SIZE", "VLLM_DP_RANK", "VLLM_DP_RANK_LOCAL"):
         code, sentence = answer(engine, DENSE, environment={name: "3"})
-        assert (code, str(sentence).replace(f"{name}=3", "OPTION")) == (
-            ExitCode.USAGE,
-            *sentences,
-        )
+        assert (code, str(sentence).replace(f"{name}=3", "OPTION")) == (ExitCode.USAGE, *sentences)
 
 
 @pytest.mark.parametrize("engine", [*OFFERED, "simulated", "vllm-fork@1.22"])

@@ -283,11 +283,7 @@ def test_a_machine_without_cards_gives_its_notes() -> None:
         {"machine": "a.json", "why": "-"},
     )
     nameless = Host(cards=(Card(index=0, module=None),), notes=notes)
-    assert refused(nameless) == (
-        "placement.no_modules",
-        ExitCode.MACHINE,
-        {"cards": 1, "why": why},
-    )
+    assert refused(nameless) == ("placement.no_modules", ExitCode.MACHINE, {"cards": 1, "why": why})
 
 
 @pytest.mark.parametrize("name", ["HABANA_VISIBLE_MODULES", "-m"])

@@ -9,13 +9,7 @@ from gaudi_launch.core.buckets.bucket_list import Buckets
 from gaudi_launch.core.buckets.warmup_time import Estimate
 from gaudi_launch.core.planning.container import Container
 from gaudi_launch.core.planning.placement import Placement
-from gaudi_launch.core.planning.plan import (
-    Command,
-    EngineIdentity,
-    Overridden,
-    Plan,
-    Setting,
-)
+from gaudi_launch.core.planning.plan import Command, EngineIdentity, Overridden, Plan, Setting
 
 REASON = message("plan.flag", flag="-b")
 WARNING = message("plan.scale_out", cards=8, engine="tgi")

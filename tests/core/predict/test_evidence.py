@@ -8,13 +8,7 @@ from dataclasses import replace
 import pytest
 
 from gaudi_launch.core.predict.constants import shipped_values
-from gaudi_launch.core.predict.evidence import (
-    Evidence,
-    Neighbour,
-    Query,
-    evidence_for,
-    of_learned,
-)
+from gaudi_launch.core.predict.evidence import Evidence, Neighbour, Query, evidence_for, of_learned
 from gaudi_launch.core.predict.load import Load
 from gaudi_launch.core.predict.loads import steps
 from gaudi_launch.core.predict.published import MEASURED_HERE, Figure, Kind, scored

@@ -4,12 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gaudi_launch.core.predict.load import (
-    SharedPrefix,
-    busiest_minute,
-    from_trace,
-    mean_rate,
-)
+from gaudi_launch.core.predict.load import SharedPrefix, busiest_minute, from_trace, mean_rate
 
 TRACE = [(10.0, 5, 50), (11.0, 7, 10), (14.0, 9, 30)]
 SHARED = (SharedPrefix(0, 0), SharedPrefix(4, 100), SharedPrefix(8, 200))

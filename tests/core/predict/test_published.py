@@ -9,12 +9,7 @@ from pathlib import Path
 import pytest
 
 from gaudi_launch.core.models.config import model_from_config
-from gaudi_launch.core.predict.published import (
-    Figure,
-    read_figures,
-    scored,
-    shapes,
-)
+from gaudi_launch.core.predict.published import Figure, read_figures, scored, shapes
 from gaudi_launch.core.predict.shape import Shape, shape_of
 from gaudi_launch.core.predict.step_model import Setup
 from tests.support.places import TESTS

@@ -6,10 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_launch.core.recipes.manifest import (
-    verify,
-    write_list,
-)
+from gaudi_launch.core.recipes.manifest import verify, write_list
 
 
 @pytest.fixture

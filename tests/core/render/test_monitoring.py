@@ -147,7 +147,7 @@ def unit_test(alert: dict[str, Any], series: dict[str, str], *, fires: bool) -> 
                 "eval_time": "28m",
                 "alertname": alert["alert"],
                 "exp_alerts": [found] if fires else [],
-            },
+            }
         ],
     }
 
@@ -208,10 +208,7 @@ def test_it_follows_the_rules_of_grafanas_linter() -> None:
         (each["label"], each["type"], each["multi"], each["allValue"], each["datasource"]["uid"])
         for each in choices
     ]
-    assert found == [
-        ("Instance", "query", True, ".+", uid),
-        ("Service", "query", True, ".+", uid),
-    ]
+    assert found == [("Instance", "query", True, ".+", uid), ("Service", "query", True, ".+", uid)]
     for panel in made["panels"]:
         assert panel["title"] and panel["description"].endswith(".")
         assert {target["datasource"]["uid"] for target in panel["targets"]} == {uid}

@@ -153,10 +153,7 @@ def test_mounts() -> None:
     # a folder that is written to inside one that is only read needs a mount of its own
     assert mounts_of(
         {"PT_HPU_RECIPE_CACHE_CONFIG": "/m/w,false,1"}, split_argv(("--model", "/m"))
-    ) == (
-        Mount("/m", "/m", True),
-        Mount("/m/w", "/m/w", fill=True),
-    )
+    ) == (Mount("/m", "/m", True), Mount("/m/w", "/m/w", fill=True))
     assert mounts_of({}, split_argv(("--model", snapshot))) == (
         Mount("/h/hub/models--Qwen--Q", "/h/hub/models--Qwen--Q", True),
     )

@@ -161,11 +161,7 @@ def ready(programs: Programs, container: Container) -> list[str]:
 
 def test_a_name_that_is_taken_is_refused(programs: Programs, tmp_path: Path) -> None:
     container = made(tmp_path, program="podman")
-    assert refusal(make_ready, container, print) == (
-        "podman.name_taken",
-        MACHINE,
-        {"name": "box"},
-    )
+    assert refusal(make_ready, container, print) == ("podman.name_taken", MACHINE, {"name": "box"})
 
 
 def wrong(programs: Programs, container: Container) -> tuple[str, ExitCode, Mapping[str, Any]]:
@@ -192,9 +188,7 @@ def test_folders_and_files_that_a_container_lacks_are_named(
     )
     for config in ("/work/quant/q.json", "./quant/q.json", "quant/q.json"):
         container = made(
-            tmp_path,
-            mounts=(Mount(str(tmp_path), "/work/quant"),),
-            env={"QUANT_CONFIG": config},
+            tmp_path, mounts=(Mount(str(tmp_path), "/work/quant"),), env={"QUANT_CONFIG": config}
         )
         assert wrong(programs, container) == (
             "docker.no_folder",

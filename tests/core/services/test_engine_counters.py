@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from gaudi_launch.core.services.engine_counters import (
-    EngineCounters,
-    EngineRates,
-    rates,
-)
+from gaudi_launch.core.services.engine_counters import EngineCounters, EngineRates, rates
 
 
 def test_nothing_is_said_of_what_is_not_known() -> None:

@@ -9,11 +9,7 @@ import pytest
 from gaudi_launch.core.services import energy
 from gaudi_launch.core.services.energy import DayEnergy, read_energy
 from gaudi_launch.core.services.engine_counters import EngineCounters
-from gaudi_launch.core.services.history import (
-    HistoryRing,
-    HistoryRow,
-    read_rows,
-)
+from gaudi_launch.core.services.history import HistoryRing, HistoryRow, read_rows
 from tests.support.clock import utc
 
 # 12:00 UTC

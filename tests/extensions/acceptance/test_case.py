@@ -169,10 +169,7 @@ def test_cards_in_use_are_left_out_and_named(
     code, report = server(capsys, "hls2+busy=3,5", {}, "--only", "matrix_bf16,all_reduce")
     shown = report["steps"][0]["values"], list(report["steps"][1]["values"]), report["left_out"]
     assert code == 0 and list(shown[0]) == report["cards"] == ["0", "1", "2", "4", "6", "7"]
-    assert shown[1:] == (
-        ["0-1-2-4-6-7"],
-        {"3": f"{ENGINE} (4103)", "5": f"{ENGINE} (4105)"},
-    )
+    assert shown[1:] == (["0-1-2-4-6-7"], {"3": f"{ENGINE} (4103)", "5": f"{ENGINE} (4105)"})
     for more in (("-m", "3"), ("-m", "3,5", "-n", "1")):
         code, report = server(capsys, "", {}, "--only", "matrix_bf16", *more)
         assert (code, report["steps"][0]["status"], report["cards"]) == (3, "skipped", [])

@@ -268,10 +268,7 @@ def test_a_file_that_cannot_be_written_is_told_before_measuring(
 ) -> None:
     (tmp_path / "file").write_text("")
     with serving() as (url, manner):
-        for option, place in (
-            ("--save", tmp_path / "file/x.json"),
-            ("--save", tmp_path),
-        ):
+        for option, place in (("--save", tmp_path / "file/x.json"), ("--save", tmp_path)):
             assert run(["bench", url, "--tool", "builtin", option, str(place)]) == 2
             assert "cannot be written" in capsys.readouterr().err
     assert manner.heads == []

@@ -15,16 +15,7 @@ from gaudi_launch.core.hosts.steps import Copy, HostStep
 from gaudi_launch.extensions.cluster.lifecycle import State, status, up
 from gaudi_launch.extensions.cluster.readiness import Waits
 from gaudi_launch.extensions.cluster.state import FILE_NAME, RunningCluster, running_of
-from tests.support.scripted_hosts import (
-    GONE,
-    WHY,
-    Request,
-    cluster,
-    failed,
-    gone,
-    member,
-    scripted,
-)
+from tests.support.scripted_hosts import GONE, WHY, Request, cluster, failed, gone, member, scripted
 
 WAITS = Waits(copy=11.0, ray=12.0, ask=13.0, stop=14.0, lease=120.0)
 READY = {"ready": True, "stage": "", "detail": "it answers", "model": "m"}
@@ -243,8 +234,4 @@ def test_a_cluster_whose_service_ended(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_an_engine_that_cannot_be_tested(monkeypatch: pytest.MonkeyPatch) -> None:
     reply = lambda name, request: gone() if request["do"] == "ready" else all_run(name, request)  # noqa: E731
     state, _ = shown(monkeypatch, reply)
-    assert (state.ready, state.details, state.ray) == (
-        (False,),
-        (GONE.render(),),
-        (tuple(NODES),),
-    )
+    assert (state.ready, state.details, state.ray) == ((False,), (GONE.render(),), (tuple(NODES),))

@@ -28,10 +28,7 @@ RUNNING = RunningCluster(
 NODES = ({"alive": True, "hpu": 8}, {"alive": True, "hpu": 4}, {"alive": False, "hpu": 8})
 TROUBLE = message("common.interrupted")
 STATE = State(
-    (
-        HostState("a", {"ray": 7, "service": None}),
-        HostState("b", {}, TROUBLE),
-    ),
+    (HostState("a", {"ray": 7, "service": None}), HostState("b", {}, TROUBLE)),
     (NODES, None),
     (True, False),
     ("", "refused"),

@@ -98,10 +98,7 @@ def steps(own_folders: Path, monkeypatch: pytest.MonkeyPatch) -> Steps:
 
 @pytest.mark.parametrize(
     ("status", "id", "values"),
-    [
-        (7, "calibrate.failed", {"status": 7}),
-        (None, "calibrate.stuck", {"seconds": 60}),
-    ],
+    [(7, "calibrate.failed", {"status": 7}), (None, "calibrate.stuck", {"seconds": 60})],
 )
 def test_a_phase_that_fails_is_named_and_continued_from(
     steps: Steps, status: int | None, id: str, values: dict[str, object]

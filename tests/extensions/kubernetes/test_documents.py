@@ -59,10 +59,7 @@ def test_stdout_is_the_file(capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.parametrize(
     ("words", "said"),
-    [
-        (("--replicas", "2"), "kubernetes.many_nodes"),
-        (("--monitor",), "kubernetes.monitor"),
-    ],
+    [(("--replicas", "2"), "kubernetes.many_nodes"), (("--monitor",), "kubernetes.monitor")],
 )
 def test_what_a_cluster_must_have_is_said(
     words: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]

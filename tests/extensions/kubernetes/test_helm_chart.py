@@ -19,14 +19,7 @@ from gaudi_launch.extensions.kubernetes.objects.needs import PodResources
 from gaudi_launch.extensions.kubernetes.options import KubernetesOptions
 from gaudi_launch.extensions.kubernetes.target import ServedModel
 from tests.support.cli import golden
-from tests.support.kubernetes_documents import (
-    CASES,
-    HOSTILE,
-    _plain,
-    objects,
-    rendered,
-    steady,
-)
+from tests.support.kubernetes_documents import CASES, HOSTILE, _plain, objects, rendered, steady
 
 __all__ = ["_plain"]
 helm = pytest.importorskip("helm_python", reason="pip install '.[dev]'")

@@ -9,10 +9,7 @@ import pytest
 from gaudi_launch.core.base.errors import LaunchError
 from gaudi_launch.core.host.accelerators import instances
 from gaudi_launch.core.planning.container import Container
-from gaudi_launch.extensions.kubernetes.options import (
-    KubernetesOptions,
-    completed,
-)
+from gaudi_launch.extensions.kubernetes.options import KubernetesOptions, completed
 from tests.support.cli import golden
 from tests.support.whole_plans import shown
 

@@ -118,10 +118,7 @@ def test_what_was_installed_for_programs(capsys: pytest.CaptureFixture[str]) -> 
         "image": None,
         "model": "/data/qwen",
         "recipes": ["k1", "k4"],
-        "skipped": [
-            {"key": "k2", "why": "another driver"},
-            {"key": "k3", "why": "it exists"},
-        ],
+        "skipped": [{"key": "k2", "why": "another driver"}, {"key": "k3", "why": "it exists"}],
         "measurements": 2,
         "command": "gaudi-launch serve Qwen/Qwen3-8B --python /v/bin/python",
     }

@@ -48,13 +48,7 @@ def test_the_cards_for_rates_around_the_given_one() -> None:
         return cards_for_rates(case(), trials, rate)
 
     # the first is the answer
-    assert found(20.0, small, large) == [
-        (10.0, 1),
-        (20.0, 2),
-        (40.0, 4),
-        (100.0, 10),
-        (200.0, 20),
-    ]
+    assert found(20.0, small, large) == [(10.0, 1), (20.0, 2), (40.0, 4), (100.0, 10), (200.0, 20)]
     # what the first one carries, where no rate is given
     assert [rate for rate, _ in found(0.0, large, small)] == [50.0, 100.0, 200.0, 500.0, 1000.0]
     assert found(20.0, trial(1, 9999.0, 0.05, missed=("ttft",))) == []

@@ -54,11 +54,7 @@ def test_the_front_the_others_and_the_answer_are_drawn(axes: tuple[NotedAxis, No
             ((10.0, 50.0), (50.0, 100.0)),
             {"color": blue, "marker": "o", "markersize": 4, "label": front},
         ),
-        (
-            "scatter",
-            ((50.0,), (100.0,)),
-            {"color": green, "s": 60, "marker": "*", "label": answer},
-        ),
+        ("scatter", ((50.0,), (100.0,)), {"color": green, "s": 60, "marker": "*", "label": answer}),
         ("legend", (), {"loc": "best"}),
     ]
     # ten requests per second of a card with 100 tokens per second

@@ -33,15 +33,7 @@ from gaudi_launch.extensions.recommend.space import (
 )
 from gaudi_launch.extensions.recommend.trial import Simulation
 from gaudi_launch.extensions.recommend.view import compared
-from tests.support.recommend import (
-    SHORT,
-    SMALL,
-    TableEngine,
-    goal,
-    searched,
-    table_case,
-    unplanned,
-)
+from tests.support.recommend import SHORT, SMALL, TableEngine, goal, searched, table_case, unplanned
 
 LARGE = "meta-llama/Llama-3.1-405B-Instruct"
 FORK, PLUGIN = "vllm-fork@1.22", "vllm-gaudi"

@@ -18,10 +18,7 @@ from gaudi_launch.core.planning.exported import SECRETS, engine_variables
 from gaudi_launch.core.render.gateway import GatewayPlace, GatewaySecrets
 from gaudi_launch.extensions.ray.schema import check
 from gaudi_launch.extensions.stack.gateway import gateway_image
-from gaudi_launch.extensions.stack.gateway.gateway_settings import (
-    Backend,
-    GatewaySettings,
-)
+from gaudi_launch.extensions.stack.gateway.gateway_settings import Backend, GatewaySettings
 from tests.support.cli import golden, output
 from tests.support.gateways import call, chat, engines, gateway_engines, keys_file
 from tests.support.render_tools import loaded, tool

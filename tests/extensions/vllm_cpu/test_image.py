@@ -13,13 +13,7 @@ from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.engines.install.demo import demo_dir, demo_is_ready
 from gaudi_launch.core.engines.install.installation import ImageRequest
 from gaudi_launch.core.engines.install.pip_settings import PipSettings
-from gaudi_launch.extensions.vllm_cpu.image import (
-    BASE,
-    IMAGE,
-    base_image,
-    build,
-    steps,
-)
+from gaudi_launch.extensions.vllm_cpu.image import BASE, IMAGE, base_image, build, steps
 from tests.support.places import PACKAGE
 from tests.support.refusals import failing
 

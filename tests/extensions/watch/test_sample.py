@@ -7,12 +7,7 @@ import json
 import pytest
 
 from gaudi_launch.core.base import codec
-from gaudi_launch.extensions.watch.sample import (
-    CardSample,
-    HostSample,
-    NodeSample,
-    ServiceSample,
-)
+from gaudi_launch.extensions.watch.sample import CardSample, HostSample, NodeSample, ServiceSample
 from gaudi_launch.extensions.watch.sampler import Sampler
 from tests.support.records import known
 

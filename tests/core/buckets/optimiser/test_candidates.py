@@ -15,11 +15,7 @@ from gaudi_launch.core.base.errors import ExitCode
 from gaudi_launch.core.buckets.coverage import uncovered
 from gaudi_launch.core.buckets.lookup import BucketTable
 from gaudi_launch.core.buckets.optimiser.bucket_planner import BucketGoal, plan
-from gaudi_launch.core.buckets.optimiser.candidates import (
-    OptimiserPhase,
-    corners,
-    plan_phase,
-)
+from gaudi_launch.core.buckets.optimiser.candidates import OptimiserPhase, corners, plan_phase
 from gaudi_launch.core.buckets.optimiser.padding_cost import score
 from gaudi_launch.core.predict.limits import EngineLimits
 from gaudi_launch.core.predict.simulator import Weighted, serve

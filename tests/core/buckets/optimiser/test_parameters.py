@@ -13,12 +13,7 @@ from hypothesis import strategies as st
 from gaudi_launch.core.buckets import ladders
 from gaudi_launch.core.buckets.engine_buckets import count
 from gaudi_launch.core.buckets.families import EVERY_CONTEXT
-from gaudi_launch.core.buckets.optimiser.parameters import (
-    _decodes,
-    _prompts,
-    _time,
-    usable_blocks,
-)
+from gaudi_launch.core.buckets.optimiser.parameters import _decodes, _prompts, _time, usable_blocks
 from gaudi_launch.core.buckets.script_ranges import variables
 from gaudi_launch.core.buckets.strategies import arguments_of
 from gaudi_launch.core.predict.simulator import weighted

@@ -22,13 +22,7 @@ from gaudi_launch.core.planning.request import Request
 from tests.support.every_case import examples
 from tests.support.launches import HOSTS, requests
 from tests.support.options_table import UPSTREAM, Refused, parse
-from tests.support.vllm_gaudi_plans import (
-    HYBRID,
-    LLAMA,
-    plan,
-    value,
-    warnings,
-)
+from tests.support.vllm_gaudi_plans import HYBRID, LLAMA, plan, value, warnings
 
 MOE = replace(LLAMA, name="mixture", architecture="Qwen3MoeForCausalLM", moe=True, experts=128)
 BERT = replace(

@@ -120,10 +120,7 @@ GUIDES: dict[str, tuple[str, dict[str, Any]]] = {
     },
     # the configurations that the 1.16 guide names as validated
     **{
-        f"1.16 {name} on {cards}": (
-            f"/models/{name}",
-            {"cards": cards, "max_model_len": length},
-        )
+        f"1.16 {name} on {cards}": (f"/models/{name}", {"cards": cards, "max_model_len": length})
         for name, cards, length in (
             ("Llama-2-7b-chat-hf", 1, 2048),
             ("Llama-2-70b-chat-hf", 8, 4096),
@@ -233,11 +230,7 @@ def test_upstream_takes_each_guide_command(model: str, wishes: dict[str, Any]) -
 
 def test_a_cache_with_scales_is_kept_in_fp8() -> None:
     fp8 = ("--kv-cache-dtype", "fp8_inc")
-    expected = {
-        "kv_cache_scheme": fp8,
-        "kv_cache_quant_algo": fp8,
-        "other": (),
-    }
+    expected = {"kv_cache_scheme": fp8, "kv_cache_quant_algo": fp8, "other": ()}
     stored = {
         "kv_cache_scheme": {"num_bits": 8},
         "kv_cache_quant_algo": "FP8",

@@ -21,11 +21,7 @@ from gaudi_launch.core.models.fp8 import conversion_need, convert
 from gaudi_launch.core.models.fp8.arithmetic import conversion_table
 from gaudi_launch.core.models.fp8.conversion_need import is_converted, wants_conversion
 from gaudi_launch.core.models.fp8.conversion_record import RECORD, read_record
-from gaudi_launch.core.models.fp8.convert import (
-    Conversion,
-    convert_folder,
-    convert_shard,
-)
+from gaudi_launch.core.models.fp8.convert import Conversion, convert_folder, convert_shard
 from tests.support.scripted_hosts import failed
 from tests.support.shards import read_shard
 
@@ -47,11 +43,7 @@ def write(path: Path, tensors: Tensors, metadata: Mapping[str, str] | None = Non
     header: dict[str, Any] = {} if metadata is None else {"__metadata__": metadata}
     at = 0
     for name, (dtype, data) in tensors.items():
-        header[name] = {
-            "dtype": dtype,
-            "shape": [len(data)],
-            "data_offsets": [at, at + len(data)],
-        }
+        header[name] = {"dtype": dtype, "shape": [len(data)], "data_offsets": [at, at + len(data)]}
         at += len(data)
     text = json.dumps(header).encode()
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -8,9 +8,9 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-import yaml
 
 from gaudi_launch.core.base.messages import catalogue
+from gaudi_launch.core.base.yaml_reader import parse_yaml
 from gaudi_launch.core.services.diagnosis.diagnose import Cause, Diagnosis, diagnose
 from gaudi_launch.core.services.diagnosis.signatures import (
     KILLED,
@@ -22,7 +22,7 @@ from gaudi_launch.core.services.diagnosis.signatures import (
 from gaudi_launch.core.services.log.line import bare
 from tests.support.places import DATA
 
-KNOWN = yaml.safe_load((DATA / "diagnosis.yaml").read_text(encoding="utf-8"))
+KNOWN = parse_yaml((DATA / "diagnosis.yaml").read_text(encoding="utf-8"))
 # the public texts of the failures, one a cause at least
 TEXTS = [(cause, text) for each in KNOWN["texts"] for cause, text in each.items()]
 # what fails nothing: a warning that most starts survive, what makes requests slow (vllm-fork#836)
@@ -116,7 +116,7 @@ def test_a_gateway_without_an_engine_has_not_failed() -> None:
 
 
 def test_every_signature_has_a_text() -> None:
-    threads = yaml.safe_load((DATA / "threads.yaml").read_text(encoding="utf-8"))
+    threads = parse_yaml((DATA / "threads.yaml").read_text(encoding="utf-8"))
     known = {cause for cause, _ in TEXTS} | {each.get("cause", "exception") for each in threads}
     assert {each.id for each in signatures() if not each.slows} == known - {"exception"}
     assert {each.id for each in signatures() if each.slows} == {cause for cause, _ in SLOW}

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gaudi_launch.core.base.yaml_reader import parse_yaml
 from gaudi_launch.core.services.diagnosis.diagnose import diagnose
 from tests.support.places import DATA
 
-THREADS = yaml.safe_load((DATA / "threads.yaml").read_text(encoding="utf-8"))
+THREADS = parse_yaml((DATA / "threads.yaml").read_text(encoding="utf-8"))
 
 
 @pytest.mark.parametrize("case", THREADS, ids=lambda case: case["thread"])

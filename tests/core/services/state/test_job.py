@@ -18,13 +18,7 @@ from gaudi_launch.core.recipes.attach import Cached
 from gaudi_launch.core.recipes.cache_root import Use
 from gaudi_launch.core.recipes.key import KeyParts
 from gaudi_launch.core.services.state import store
-from gaudi_launch.core.services.state.job import (
-    FILE,
-    ServiceJob,
-    check_restart,
-    job_of,
-    read_job,
-)
+from gaudi_launch.core.services.state.job import FILE, ServiceJob, check_restart, job_of, read_job
 from tests.support.refusals import refused
 
 COMMAND = Command(

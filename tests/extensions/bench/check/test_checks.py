@@ -197,12 +197,7 @@ def answer(
             2.0,
         ),
         (answer("", (), 0), "fail", message("measure.check_empty"), 2.0),
-        (
-            answer("a b c d e", (1.5,) * 5, 5),
-            "fail",
-            message("measure.check_at_once", tokens=5),
-            0,
-        ),
+        (answer("a b c d e", (1.5,) * 5, 5), "fail", message("measure.check_at_once", tokens=5), 0),
         # too few, or too fast, to show that nothing was streamed
         (
             answer("a b c d", (1.5,) * 4, 4),

@@ -33,10 +33,7 @@ def test_for_people(capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.parametrize(("language", "shown"), [("en", "chat: ok\n"), ("zh", "对话：正常\n")])
 def test_a_result_is_told_at_once_at_a_terminal_only(
-    language: str,
-    shown: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    language: str, shown: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     set_language(language)
     check.tell(GOOD)

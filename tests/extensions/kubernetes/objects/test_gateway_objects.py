@@ -8,10 +8,7 @@ import pytest
 
 from gaudi_launch.core.render.gateway import GatewaySecrets
 from gaudi_launch.extensions.kubernetes.chart_values import Name, plain
-from gaudi_launch.extensions.kubernetes.objects.gateway_objects import (
-    gateway_objects,
-    pod_secrets,
-)
+from gaudi_launch.extensions.kubernetes.objects.gateway_objects import gateway_objects, pod_secrets
 from tests.support.served_models import GATEWAY
 
 KEYS = {"name": "keys", "mountPath": "/etc/gaudi-launch-keys", "readOnly": True}

@@ -13,9 +13,6 @@ import pytest
 
 from gaudi_launch.extensions.ray.engine import IN_RAY
 
-pytest.importorskip("fastapi")
-pytest.importorskip("httpx")
-
 _NAMES = ("gaudi_ray_app", "ray", "ray.serve", "ray.exceptions")
 
 
@@ -44,8 +41,9 @@ class Handle:
 @pytest.fixture
 def client(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Any]:
     """A client of the router with a keys file, two models and one whose replica ends."""
-    from fastapi.testclient import TestClient
-
+    # they take a second to import, which every worker would spend that reads this file
+    pytest.importorskip("httpx")
+    client = pytest.importorskip("fastapi.testclient")
     serve, exceptions, ray = (types.ModuleType(name) for name in _NAMES[2:] + _NAMES[1:2])
     plain = {"deployment": lambda **_: lambda made: made, "ingress": lambda _: lambda made: made}
     vars(serve).update(plain)
@@ -66,7 +64,7 @@ def client(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Any]:
         call = route.dependant.call
         route.dependant.call = bound(call, router)
         route.dependant.query_params.clear()
-    yield TestClient(app.stack_api, headers={"authorization": "Bearer sk-a"})
+    yield client.TestClient(app.stack_api, headers={"authorization": "Bearer sk-a"})
     sys.modules.pop("gaudi_ray_app", None)
 
 

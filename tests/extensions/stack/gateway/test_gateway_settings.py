@@ -29,11 +29,7 @@ ONE = {"http://127.0.0.1:9201": ""}
         ([Backend("a", ONE), Backend("b", ONE, aliases=("a",))], "twice", {"name": "a"}),
         ([Backend("a", {})], "no_replica", {"model": "a"}),
         *(
-            (
-                [Backend("a", {**ONE, url: ""})],
-                "bad_replica",
-                {"model": "a", "found": url},
-            )
+            ([Backend("a", {**ONE, url: ""})], "bad_replica", {"model": "a", "found": url})
             for url in (
                 "127.0.0.1:9201",
                 "http://127.0.0.1:9201/v1",
@@ -71,13 +67,7 @@ def test_the_defaults_of_a_gateway() -> None:
 
 def test_names_and_addresses_of_engines_are_accepted() -> None:
     check_backends(
-        [
-            Backend(
-                "Qwen/Qwen3-8B",
-                {**ONE, "http://[::1]:9202": ""},
-                aliases=("chat", "a:b"),
-            )
-        ]
+        [Backend("Qwen/Qwen3-8B", {**ONE, "http://[::1]:9202": ""}, aliases=("chat", "a:b"))]
     )
 
 
