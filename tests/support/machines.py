@@ -54,7 +54,7 @@ def write_stub(folder: Path, answers: Mapping[str, str], otherwise: str = "") ->
 
 
 def _write_program(path: Path, answers: Mapping[str, str], first: str, otherwise: str) -> None:
-    """Write a program that answers without the start of an interpreter, ten times as fast."""
+    """Write a program that answers without an interpreter, ten times as fast."""
     cases = "".join(
         f"{shlex.quote(asked)}) printf %s {shlex.quote(text)}; exit ;;\n"
         for asked, text in answers.items()
@@ -85,7 +85,7 @@ def _written(name: str) -> Path:
 
 
 def _answer_quickly(program: Path) -> None:
-    """Let a simulated hl-smi answer what every load asks without its interpreter.
+    """Let a simulated hl-smi answer what every load reads without its interpreter.
 
     Where a limit of power was set, its file has changed: then the program reads it.
     """

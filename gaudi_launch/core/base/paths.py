@@ -92,7 +92,7 @@ def profiles_dir() -> Path:
 
 
 def _shipped(name: str) -> Path:
-    """Return a folder of the package in a wheel, else the one at the top of the checkout."""
+    """Return a folder of the wheel, or of the top of the checkout."""
     package = Path(__file__).parents[2]
     installed = package / f"_{name}"
     return installed if installed.is_dir() else package.parent / name

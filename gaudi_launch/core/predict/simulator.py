@@ -169,9 +169,9 @@ def serve(
     concurrency: int | None = None,
     delay: float = 0.0,
 ) -> tuple[Shapes, Times]:
-    """Return the shapes of serving ``requests``, sorted by time, and the times of each.
+    """Return the shapes of serving ``requests``, and the times of each.
 
-    A request is (arrival seconds, input tokens, output tokens). ``rate`` speeds the arrivals up;
+    They are sorted by time, each (arrival seconds, input tokens, output tokens). ``rate`` speeds the arrivals up;
     ``concurrency`` ignores arrivals and keeps that number of requests in the engine; ``delay``:
     seconds that the API server and the client add to each request before the engine has it. A
     request that the engine refuses (prompt over max_model_len or the token budget) is left out,
