@@ -8,7 +8,7 @@ depended on the number of cores. To start them is a quarter of the time of the i
 from __future__ import annotations
 
 import os
-import sys
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -18,12 +18,13 @@ if TYPE_CHECKING:
 _THREADS = "OPENBLAS_NUM_THREADS"
 
 
+@cache
 def import_numpy() -> None:
     """Import numpy without starting threads.
 
     Their number in the user's environment stays, and the engine does not inherit ours.
     """
-    if "numpy" in sys.modules or _THREADS in os.environ:
+    if _THREADS in os.environ:
         return
     os.environ[_THREADS] = "1"
     try:
