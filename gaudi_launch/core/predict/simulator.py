@@ -171,11 +171,11 @@ def serve(
 ) -> tuple[Shapes, Times]:
     """Return the shapes of serving ``requests``, and the times of each.
 
-    They are sorted by time, each (arrival seconds, input tokens, output tokens). ``rate`` speeds the arrivals up;
-    ``concurrency`` ignores arrivals and keeps that number of requests in the engine; ``delay``:
-    seconds that the API server and the client add to each request before the engine has it. A
-    request that the engine refuses (prompt over max_model_len or the token budget) is left out,
-    output is cut at max_model_len.
+    They are sorted by time, each (arrival seconds, input tokens, output tokens). ``rate`` speeds
+    the arrivals up; ``concurrency`` ignores arrivals and keeps that number of requests in the
+    engine; ``delay``: seconds that the API server and the client add to each request before the
+    engine has it. A request that the engine refuses (prompt over max_model_len or the token budget)
+    is left out, output is cut at max_model_len.
     """
     if limits.mixed_steps:
         mixed = MixedRun(limits, cost, concurrency)
