@@ -10,6 +10,19 @@ from gaudi_launch.cli.command_app import JSON, CommandApp
 from gaudi_launch.cli.machine_option import MACHINE
 from gaudi_launch.cli.options import Launch, LaunchOptions, RecordCommand
 from gaudi_launch.cli.shared_options import ALL, CACHE
+from gaudi_launch.commands.cache import case as use_case
+from gaudi_launch.commands.cache.case import indexed, listing, parts_here, root_of
+from gaudi_launch.commands.cache.view import (
+    show_adopted,
+    show_command,
+    show_exported,
+    show_imported,
+    show_key,
+    show_listing,
+    show_pruned,
+    show_verdicts,
+)
+from gaudi_launch.core.recipes import maintenance, ship
 
 app = CommandApp(
     no_args_is_help=True, help="List, verify, prune and ship caches of compiled graphs (recipes)."
@@ -27,8 +40,6 @@ def list_(
 
     Model, engine, cards, dtype, graphs, size and age are shown.
     """
-    from gaudi_launch.commands.cache.case import listing, root_of
-    from gaudi_launch.commands.cache.view import show_listing
     from gaudi_launch.core.recipes.cache_root import flat_files
 
     root = root_of(cache)
@@ -39,8 +50,6 @@ def list_(
 @app.command()
 def show(key: str, cache: Path | None = CACHE, as_json: bool = JSON) -> None:
     """Show one key: its model and machine, compiled buckets, and fill times."""
-    from gaudi_launch.commands.cache.case import indexed, root_of
-    from gaudi_launch.commands.cache.view import show_key
 
     show_key(*indexed(root_of(cache), key), as_json)
 
@@ -58,8 +67,6 @@ def verify(
 
     Sizes, checksums, empty and foreign files and interrupted fills are found.
     """
-    from gaudi_launch.commands.cache import case as use_case
-    from gaudi_launch.commands.cache.view import show_verdicts
 
     root = use_case.root_of(cache)
     verdicts = use_case.verify(root, key, quick=quick)
@@ -80,8 +87,6 @@ def prune(
     as_json: bool = JSON,
 ) -> None:
     """Remove keys by size or age. Only shows them without --yes; keeps keys in use."""
-    from gaudi_launch.commands.cache import case as use_case
-    from gaudi_launch.commands.cache.view import show_pruned
 
     root = use_case.root_of(cache)
     doomed, removed = use_case.prune(root, max_size, older, remove=yes)
@@ -91,9 +96,6 @@ def prune(
 @app.command()
 def export(key: str, file: Path, cache: Path | None = CACHE, as_json: bool = JSON) -> None:
     """Write one key to FILE.tar.zst, to import on another machine."""
-    from gaudi_launch.commands.cache.case import root_of
-    from gaudi_launch.commands.cache.view import show_exported
-    from gaudi_launch.core.recipes import maintenance, ship
 
     root = root_of(cache)
     entry = maintenance.find(root, key)
@@ -112,9 +114,6 @@ def import_(
     machine: str | None = MACHINE,
 ) -> None:
     """Import an exported key; refuse one compiled for another machine."""
-    from gaudi_launch.commands.cache.case import parts_here, root_of
-    from gaudi_launch.commands.cache.view import show_imported
-    from gaudi_launch.core.recipes import ship
 
     root = root_of(cache)
     show_imported(root, ship.import_(root, file, parts_here(machine), force=force), as_json)
@@ -129,8 +128,6 @@ def sync(
     as_json: bool = JSON,
 ) -> None:
     """Print or run the rsync command that copies a key elsewhere."""
-    from gaudi_launch.commands.cache import case as use_case
-    from gaudi_launch.commands.cache.view import show_command
 
     words = use_case.sync_command(use_case.root_of(cache), key, target)
     if run:
@@ -145,7 +142,5 @@ def adopt(as_json: bool = JSON, options: LaunchOptions = Launch) -> None:
 
     Give -c DIR and the options of its serve.
     """
-    from gaudi_launch.commands.cache import case as use_case
-    from gaudi_launch.commands.cache.view import show_adopted
 
     show_adopted(*use_case.adopt(options), as_json)

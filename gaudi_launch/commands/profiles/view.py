@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from gaudi_launch.cli.console import emit_json
 from gaudi_launch.core.base.messages import text
+from gaudi_launch.core.planning.profiles import Profile, read_document
 
 if TYPE_CHECKING:
     from gaudi_launch.commands.profiles.evidence import RecordedEvidence
-    from gaudi_launch.core.planning.profiles import Profile
 
 
 def show_file(profile: Profile, as_json: bool) -> None:
     """Print a profile as its file has it."""
-    from gaudi_launch.core.planning.profiles import read_document
 
     if as_json:
         document = read_document(profile.file)

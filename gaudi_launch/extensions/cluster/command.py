@@ -13,6 +13,15 @@ from gaudi_launch.cli.options import Launch, LaunchOptions, RecordCommand, recor
 from gaudi_launch.core.planning.parse import if_given, seconds
 from gaudi_launch.extensions.cluster import case as cases
 from gaudi_launch.extensions.cluster.case import ClusterOptions, HostOptions
+from gaudi_launch.extensions.cluster.view import (
+    dry,
+    dry_down,
+    show,
+    show_down,
+    show_status,
+    tell,
+    to_json,
+)
 
 app = CommandApp(
     no_args_is_help=True, help="Run one engine on several hosts: plan, up, status, down."
@@ -35,7 +44,6 @@ def plan(
 
     Hosts are queried over ssh; with snapshots of all hosts no connection is made.
     """
-    from gaudi_launch.extensions.cluster.view import dry, show, to_json
 
     unknown = any(each.snapshot is None for each in cases.members(cluster, options.python))
     case = cases.read(options, cluster, ask=unknown)
@@ -63,7 +71,6 @@ def up(
 
     A failure or Ctrl-C stops everything that was started. 'cluster down' stops it later.
     """
-    from gaudi_launch.extensions.cluster.view import dry, show, tell, to_json
 
     limit = if_given(seconds, "--wait", ready_seconds)
     case = cases.read(options, cluster, ask=True)
@@ -90,7 +97,6 @@ def status(
 ) -> None:
     """Show every host's processes, Ray's state and the engine's. Exit code 0: all healthy, else
     1."""
-    from gaudi_launch.extensions.cluster.view import show_status
 
     running, state = cases.status(name)
     show_status(running, state, as_json)
@@ -108,7 +114,6 @@ def down(
 ) -> None:
     """Stop the engine and this cluster's Ray on every host, nothing else. With --hosts or
     --inventory also for a cluster that was started from another machine."""
-    from gaudi_launch.extensions.cluster.view import dry_down, show_down
 
     name, ending = cases.to_end(hosts, python)
     if dry_run:

@@ -15,12 +15,12 @@ from gaudi_launch.core.base.errors import ExitCode, LaunchError, file_error
 from gaudi_launch.core.base.messages import text
 from gaudi_launch.core.services.log.rotate import earlier
 from gaudi_launch.core.services.log.tail import start_of_last
+from gaudi_launch.core.services.state.registry import ServiceRecord, runs
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from gaudi_launch.commands.services.logs.view import Sink
-    from gaudi_launch.core.services.state.registry import ServiceRecord
 
 app = CommandApp()
 
@@ -71,8 +71,6 @@ def logs(
             # wait until the log exists, or the service ended without one
             import time
 
-            from gaudi_launch.core.services.state.registry import runs
-
             while not path.exists() and runs(found.folder):
                 time.sleep(_POLL_SECONDS)
         with path.open("rb") as file:
@@ -121,8 +119,6 @@ def _follow(file: BinaryIO, path: Path, service: ServiceRecord, target: Sink) ->
     """
     import os
     import time
-
-    from gaudi_launch.core.services.state.registry import runs
 
     alive = True
     while alive:

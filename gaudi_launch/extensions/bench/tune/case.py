@@ -23,6 +23,7 @@ from gaudi_launch.core.base.optional import mapped
 from gaudi_launch.core.engines.entries import entry
 from gaudi_launch.core.launch import route, saved_plan
 from gaudi_launch.core.launch.prepared import prepare
+from gaudi_launch.core.launch.report import Reporter, Silent
 from gaudi_launch.core.launch.route import checked_plan
 from gaudi_launch.core.launch.saved_plan import SavedTraffic, hash_of, merged, on_this_machine, read
 from gaudi_launch.core.planning.engine_args import engine_args
@@ -44,7 +45,6 @@ from gaudi_launch.extensions.bench.tune.state import (
 )
 
 if TYPE_CHECKING:
-    from gaudi_launch.core.launch.report import Reporter
     from gaudi_launch.extensions.bench.case import BenchCase, BenchWatcher
     from gaudi_launch.extensions.bench.run_file import BenchRun
 
@@ -423,7 +423,6 @@ def start_and_measure(
     it, too.
     """
     from gaudi_launch.core.launch import serve
-    from gaudi_launch.core.launch.report import Silent
 
     one = state.candidates[trial.candidate]
     name = f"tune-{state.folder.parent.name[-8:]}"
