@@ -11,17 +11,15 @@ from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.fields import switch, value
 from gaudi_launch.core.base.messages import text
 from gaudi_launch.core.engines.detect import is_elsewhere
-from gaudi_launch.core.launch.prepared import Prepared, prepare, refuse_simulated
 from gaudi_launch.core.launch.report import Silent
 from gaudi_launch.core.planning.placement import spans_groups
 from gaudi_launch.core.render.deliver import Destination, RenderedFiles, deliver
-from gaudi_launch.core.render.plan_container import container_name, container_of
-from gaudi_launch.core.render.text import check_words, with_exported, with_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from gaudi_launch.core.launch.named_plans import NamedPlans
+    from gaudi_launch.core.launch.prepared import Prepared
     from gaudi_launch.core.launch.report import Reporter
     from gaudi_launch.core.planning.container import Container
     from gaudi_launch.core.planning.launch_options import LaunchOptions
@@ -110,6 +108,7 @@ class PlanToRender:
     @property
     def container_name(self) -> str:
         """Return the name in the form for containers."""
+        from gaudi_launch.core.render.plan_container import container_name
 
         return container_name(self.name)
 
@@ -121,6 +120,8 @@ class PlanToRender:
     def container(self, image: str | None, *, own_network: bool = False) -> Container:
         """Return the plan as a container."""
         from gaudi_launch.core.base import mirrors
+        from gaudi_launch.core.render.plan_container import container_of
+        from gaudi_launch.core.render.text import check_words
 
         check_words(self.plan)
         container = container_of(
@@ -287,7 +288,9 @@ def to_render(
     """
     import shutil
 
+    from gaudi_launch.core.launch.prepared import prepare, refuse_simulated
     from gaudi_launch.core.launch.recipe_cache import with_cache
+    from gaudi_launch.core.render.text import with_exported, with_files
     from gaudi_launch.core.services.addresses import address
     from gaudi_launch.core.services.state import store
 

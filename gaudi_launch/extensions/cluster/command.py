@@ -12,16 +12,8 @@ from gaudi_launch.cli.console import emit_json
 from gaudi_launch.cli.options import Launch, LaunchOptions, RecordCommand, record
 from gaudi_launch.core.planning.parse import if_given, seconds
 from gaudi_launch.extensions.cluster import case as cases
+from gaudi_launch.extensions.cluster import view
 from gaudi_launch.extensions.cluster.case import ClusterOptions, HostOptions
-from gaudi_launch.extensions.cluster.view import (
-    dry,
-    dry_down,
-    show,
-    show_down,
-    show_status,
-    tell,
-    to_json,
-)
 
 app = CommandApp(
     no_args_is_help=True, help="Run one engine on several hosts: plan, up, status, down."
@@ -48,11 +40,11 @@ def plan(
     unknown = any(each.snapshot is None for each in cases.members(cluster, options.python))
     case = cases.read(options, cluster, ask=unknown)
     if as_json:
-        emit_json(to_json(case))
+        emit_json(view.to_json(case))
     elif dry_run:
-        dry(case)
+        view.dry(case)
     else:
-        show(case, complete=everything)
+        view.show(case, complete=everything)
 
 
 @app.command(cls=RecordCommand)
@@ -76,15 +68,15 @@ def up(
     case = cases.read(options, cluster, ask=True)
     if dry_run:
         if as_json:
-            return emit_json(to_json(case))
-        return dry(case)
+            return emit_json(view.to_json(case))
+        return view.dry(case)
     if not options.force:
         cases.check_ready(case)
     if not as_json:
-        show(case, complete=False)
-    cases.up(case, options, tell, ready_seconds=limit)
+        view.show(case, complete=False)
+    cases.up(case, options, view.tell, ready_seconds=limit)
     if as_json:
-        emit_json(to_json(case))
+        emit_json(view.to_json(case))
     return None
 
 
@@ -99,7 +91,7 @@ def status(
     1."""
 
     running, state = cases.status(name)
-    show_status(running, state, as_json)
+    view.show_status(running, state, as_json)
     raise typer.Exit(0 if state.whole else 1)
 
 
@@ -117,9 +109,9 @@ def down(
 
     name, ending = cases.to_end(hosts, python)
     if dry_run:
-        return dry_down(ending, name, as_json)
+        return view.dry_down(ending, name, as_json)
     ended = cases.down(name, ending)
-    show_down(ended, ending, as_json)
+    view.show_down(ended, ending, as_json)
     if any(trouble is not None for trouble in ended.values()):
         raise typer.Exit(1)
     return None

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.messages import text
@@ -16,6 +16,7 @@ from gaudi_launch.core.host.hardware import Host
 from gaudi_launch.core.launch.prepared import Prepared, prepare
 from gaudi_launch.core.planning.launch_options import LaunchOptions
 from gaudi_launch.core.planning.placement import Placement, choose, parse_visible
+from gaudi_launch.core.planning.plan import Plan
 from gaudi_launch.core.services.state.registry import ServiceRecord, read
 from gaudi_launch.extensions.stack.changes import (
     CardShare,
@@ -32,9 +33,6 @@ from gaudi_launch.extensions.stack.stack_record import (
     engine_names,
     read_record,
 )
-
-if TYPE_CHECKING:
-    from gaudi_launch.core.planning.plan import Plan
 
 # numbers of cards to try for a model that names none
 _COUNTS = (1, 2, 4, 8)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich.cells import set_cell_size
 
@@ -15,17 +15,14 @@ from gaudi_launch.cli.sparkline import sparkline
 from gaudi_launch.cli.views.memory_bar import memory_words
 from gaudi_launch.cli.views.run_record import run_line
 from gaudi_launch.cli.views.services import to_json as service_to_json
+from gaudi_launch.commands.services.status.case import ServiceStatus
 from gaudi_launch.core.base.durations import duration, rough, span
 from gaudi_launch.core.base.messages import text
 from gaudi_launch.core.base.optional import mapped, mean
+from gaudi_launch.core.host.hardware import Card
+from gaudi_launch.core.services.history import HistoryPoint
 from gaudi_launch.core.services.log.phase_names import phase_text
-from gaudi_launch.core.services.state.registry import phase
-
-if TYPE_CHECKING:
-    from gaudi_launch.commands.services.status.case import ServiceStatus
-    from gaudi_launch.core.host.hardware import Card
-    from gaudi_launch.core.services.history import HistoryPoint
-    from gaudi_launch.core.services.state.registry import ServiceRecord
+from gaudi_launch.core.services.state.registry import ServiceRecord, phase
 
 
 def to_json(status: ServiceStatus) -> dict[str, Any]:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gaudi_launch.cli.console import console, emit_json, table
+from gaudi_launch.commands.setup.engines.case import EngineListing, EngineState
 from gaudi_launch.core.base.messages import catalogue, language, text
 from gaudi_launch.core.base.optional import mapped
+from gaudi_launch.core.engines.engine_version import Version
+from gaudi_launch.core.engines.releases import PinTrial
 from gaudi_launch.core.engines.support import ended
-
-if TYPE_CHECKING:
-    from gaudi_launch.commands.setup.engines.case import EngineListing, EngineState
-    from gaudi_launch.core.engines.engine_version import Version
-    from gaudi_launch.core.engines.releases import PinTrial
 
 
 def show(found: EngineListing, as_json: bool, *, complete: bool) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.fields import OptionRecord, switch, text, value, values
@@ -35,7 +35,9 @@ from gaudi_launch.core.predict.balance import balanced
 from gaudi_launch.core.services.addresses import system_port
 from gaudi_launch.core.services.state import registry
 from gaudi_launch.extensions.bench import case as bench
+from gaudi_launch.extensions.bench.case import BenchCase, BenchWatcher
 from gaudi_launch.extensions.bench.options import BenchOptions
+from gaudi_launch.extensions.bench.run_file import BenchRun
 from gaudi_launch.extensions.bench.tune.state import (
     TuneCandidate,
     TuneFigure,
@@ -43,10 +45,6 @@ from gaudi_launch.extensions.bench.tune.state import (
     TuneState,
     new_folder,
 )
-
-if TYPE_CHECKING:
-    from gaudi_launch.extensions.bench.case import BenchCase, BenchWatcher
-    from gaudi_launch.extensions.bench.run_file import BenchRun
 
 _log = logging.getLogger(__name__)
 
