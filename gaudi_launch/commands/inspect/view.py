@@ -69,15 +69,11 @@ def _fit_to_json(result: FitResult | None) -> dict[str, Any]:
 
 def _row_to_json(row: FitRow) -> dict[str, Any]:
     numbers = {
-        name: _rounded(value) if isinstance(value, float) else value
+        name: round(value, 2) if isinstance(value, float) else value
         for name, value in vars(row).items()
         if name != "reason"
     }
     return {**numbers, "reason": row.reason.render()}
-
-
-def _rounded(value: float | None) -> float | None:
-    return None if value is None else round(value, 2)
 
 
 def _release_to_json(row: SupportRow) -> dict[str, Any]:

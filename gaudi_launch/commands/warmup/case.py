@@ -24,7 +24,6 @@ from gaudi_launch.core.planning.launch_options import LaunchOptions
 from gaudi_launch.core.planning.model_name import name_warning
 from gaudi_launch.core.planning.precision import weight_type
 from gaudi_launch.core.predict.learned import read_learned
-from gaudi_launch.core.predict.limits import EngineLimits
 from gaudi_launch.core.predict.simulator import Shapes, serve
 from gaudi_launch.core.predict.step_time import StepTime, constants_of
 
@@ -103,7 +102,14 @@ def read(
     cost = engine.step_time.with_constants(constants_of(constants))
     assumptions = [*of_model, *engine.assumptions, *reason, *_of_step_time(cost)]
     if workload is None:
-        assumptions.append(_of_lengths(engine.limits))
+        limits = engine.limits
+        assumptions.append(
+            message(
+                "warmup.assume_ranges",
+                input=f"{limits.input_min}-{limits.input_max}",
+                output=f"{limits.output_min}-{limits.output_max}",
+            )
+        )
     return WarmupCase(engine, model, cost, workload, goal, assumptions, trace)
 
 
@@ -123,15 +129,6 @@ def _of_step_time(cost: StepTime) -> list[Message]:
         count = len(learned.measurements)
         found.append(message("learn.used", version=learned.version, count=count))
     return found
-
-
-def _of_lengths(limits: EngineLimits) -> Message:
-    """Return the lengths that are assumed without a trace."""
-    return message(
-        "warmup.assume_ranges",
-        input=f"{limits.input_min}-{limits.input_max}",
-        output=f"{limits.output_min}-{limits.output_max}",
-    )
 
 
 def _prompts_of_trace(engine: AskedEngine, workload: list[tuple[float, int, int]]) -> PromptsChoice:

@@ -22,7 +22,15 @@ def show(found: EngineListing, as_json: bool, *, complete: bool) -> None:
                 "asked": found.python,
                 "engines": [_row(state) for state in found.engines],
                 "gateway": _gateway(found),
-                "facts": [_facts(version) for version in found.versions],
+                "facts": [
+                    {
+                        "engine": version.label,
+                        "date": version.date,
+                        "ended": ended(version.label),
+                        "executed": version.executed,
+                    }
+                    for version in found.versions
+                ],
             }
         )
         return
@@ -44,15 +52,6 @@ def show(found: EngineListing, as_json: bool, *, complete: bool) -> None:
         return
     out.print(table("", columns[:2], [(state.name, _title(state)) for state in found.engines]))
     out.print(text("engines.more"))
-
-
-def _facts(version: Version) -> dict[str, Any]:
-    return {
-        "engine": version.label,
-        "date": version.date,
-        "ended": ended(version.label),
-        "executed": version.executed,
-    }
 
 
 def _show_facts(versions: tuple[Version, ...]) -> None:
@@ -101,12 +100,13 @@ def _row(state: EngineState) -> dict[str, Any]:
 
 
 def _trial(trial: PinTrial) -> dict[str, Any]:
-    counts = {
+    return {
+        "tried": trial.date,
+        "python": trial.python,
         "installed": trial.installed,
         "imported": trial.imported,
         "left_out": list(trial.left_out),
     }
-    return {"tried": trial.date, "python": trial.python, **counts}
 
 
 def _title(state: EngineState) -> str:
