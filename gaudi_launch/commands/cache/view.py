@@ -21,18 +21,7 @@ from gaudi_launch.core.recipes.manifest import Findings
 from gaudi_launch.core.recipes.size_limits import Doomed
 
 _SHOWN_FILES = 5
-_COLUMNS = (
-    "key",
-    "model",
-    "engine",
-    "cards",
-    "dtype",
-    "graphs",
-    "files",
-    "size",
-    "age",
-    "state",
-)
+_COLUMNS = ("key", "model", "engine", "cards", "dtype", "graphs", "files", "size", "age", "state")
 _SHORT = ("key", "model", "graphs", "size", "age", "state")
 _NUMBERS = ("cards", "graphs", "files", "size", "age")
 

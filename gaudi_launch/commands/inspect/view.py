@@ -358,7 +358,18 @@ def _show_cards(result: FitResult, *, complete: bool) -> None:
     first = text("fit.column_n" if result.cores is None else "fit.column_cores")
     columns = [first, *text("fit.columns").split("|")]
     out = console()
-    rows = [_cells(row) for row in result.table.rows]
+    rows = [
+        (
+            str(row.n),
+            row.dtype,
+            text("fit.yes" if row.fits else "fit.no"),
+            known(row.weights_gib_per_card, "{:.1f}"),
+            known(row.kv_gib_per_card, "{:.1f}"),
+            known(row.longest_context, "{:,}"),
+            known(row.concurrency, "{:,.1f}"),
+        )
+        for row in result.table.rows
+    ]
     out.print(table(_title(result), columns, rows, right=(0, 3, 4, 5, 6)))
     if complete:
         for reason in dict.fromkeys(row.reason.render() for row in result.table.rows):
@@ -390,18 +401,6 @@ def _title(result: FitResult) -> str:
         accelerator=result.accelerator,
         memory=f"{in_gib(result.usable_bytes):.1f}",
         length=result.max_model_len,
-    )
-
-
-def _cells(row: FitRow) -> tuple[str, ...]:
-    return (
-        str(row.n),
-        row.dtype,
-        text("fit.yes" if row.fits else "fit.no"),
-        known(row.weights_gib_per_card, "{:.1f}"),
-        known(row.kv_gib_per_card, "{:.1f}"),
-        known(row.longest_context, "{:,}"),
-        known(row.concurrency, "{:,.1f}"),
     )
 
 

@@ -8,9 +8,7 @@ from gaudi_launch.cli.command_app import JSON, CommandApp
 from gaudi_launch.commands.profiles.view import show_added, show_checked, show_file
 from gaudi_launch.core.planning.profiles import find, load, profiles
 
-app = CommandApp(
-    no_args_is_help=True,
-)
+app = CommandApp(no_args_is_help=True)
 
 
 @app.command()

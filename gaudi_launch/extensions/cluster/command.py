@@ -19,7 +19,6 @@ app = CommandApp(
     no_args_is_help=True, help="Run one engine on several hosts: plan, up, status, down."
 )
 
-_PANEL = "Hosts"
 _Hosts = record(HostOptions())
 _Cluster = record(ClusterOptions())
 
@@ -83,7 +82,7 @@ def up(
 @app.command()
 def status(
     name: str = typer.Option(
-        "", "--name", metavar="NAME", help="Name of this cluster.", rich_help_panel=_PANEL
+        "", "--name", metavar="NAME", help="Name of this cluster.", rich_help_panel="Hosts"
     ),
     as_json: bool = JSON,
 ) -> None:

@@ -18,9 +18,7 @@ from gaudi_launch.extensions.kubernetes.kube import case as kube
 from gaudi_launch.extensions.kubernetes.kube.case import LogOptions
 from gaudi_launch.extensions.kubernetes.kubectl import Kubectl
 
-app = CommandApp(
-    no_args_is_help=True,
-)
+app = CommandApp(no_args_is_help=True)
 
 _Access = record(Kubectl())
 _Logs = record(LogOptions())
