@@ -11,17 +11,7 @@ from gaudi_launch.cli.machine_option import MACHINE
 from gaudi_launch.cli.options import Launch, LaunchOptions, RecordCommand
 from gaudi_launch.cli.shared_options import ALL, CACHE
 from gaudi_launch.commands.cache import case as use_case
-from gaudi_launch.commands.cache.case import indexed, listing, parts_here, root_of
-from gaudi_launch.commands.cache.view import (
-    show_adopted,
-    show_command,
-    show_exported,
-    show_imported,
-    show_key,
-    show_listing,
-    show_pruned,
-    show_verdicts,
-)
+from gaudi_launch.commands.cache import view
 from gaudi_launch.core.recipes import maintenance, ship
 
 app = CommandApp(
@@ -42,16 +32,16 @@ def list_(
     """
     from gaudi_launch.core.recipes.cache_root import flat_files
 
-    root = root_of(cache)
-    found = listing(root, machine)
-    show_listing(root, found, as_json, flat=flat_files(root), complete=everything)
+    root = use_case.root_of(cache)
+    found = use_case.listing(root, machine)
+    view.show_listing(root, found, as_json, flat=flat_files(root), complete=everything)
 
 
 @app.command()
 def show(key: str, cache: Path | None = CACHE, as_json: bool = JSON) -> None:
     """Show one key: its model and machine, compiled buckets, and fill times."""
 
-    show_key(*indexed(root_of(cache), key), as_json)
+    view.show_key(*use_case.indexed(use_case.root_of(cache), key), as_json)
 
 
 @app.command()
@@ -70,7 +60,7 @@ def verify(
 
     root = use_case.root_of(cache)
     verdicts = use_case.verify(root, key, quick=quick)
-    show_verdicts(root, verdicts, as_json)
+    view.show_verdicts(root, verdicts, as_json)
     raise typer.Exit(0 if all(findings.sound for _, findings in verdicts) else 1)
 
 
@@ -90,17 +80,17 @@ def prune(
 
     root = use_case.root_of(cache)
     doomed, removed = use_case.prune(root, max_size, older, remove=yes)
-    show_pruned(root, doomed, removed, yes, as_json)
+    view.show_pruned(root, doomed, removed, yes, as_json)
 
 
 @app.command()
 def export(key: str, file: Path, cache: Path | None = CACHE, as_json: bool = JSON) -> None:
     """Write one key to FILE.tar.zst, to import on another machine."""
 
-    root = root_of(cache)
+    root = use_case.root_of(cache)
     entry = maintenance.find(root, key)
     files, total = ship.export(root, entry, file)
-    show_exported(entry.key, file, files, total, as_json)
+    view.show_exported(entry.key, file, files, total, as_json)
 
 
 @app.command("import")
@@ -115,8 +105,10 @@ def import_(
 ) -> None:
     """Import an exported key; refuse one compiled for another machine."""
 
-    root = root_of(cache)
-    show_imported(root, ship.import_(root, file, parts_here(machine), force=force), as_json)
+    root = use_case.root_of(cache)
+    view.show_imported(
+        root, ship.import_(root, file, use_case.parts_here(machine), force=force), as_json
+    )
 
 
 @app.command()
@@ -133,7 +125,7 @@ def sync(
     if run:
         use_case.sync(words)
     else:
-        show_command(words, as_json)
+        view.show_command(words, as_json)
 
 
 @app.command(cls=RecordCommand)
@@ -143,4 +135,4 @@ def adopt(as_json: bool = JSON, options: LaunchOptions = Launch) -> None:
     Give -c DIR and the options of its serve.
     """
 
-    show_adopted(*use_case.adopt(options), as_json)
+    view.show_adopted(*use_case.adopt(options), as_json)
