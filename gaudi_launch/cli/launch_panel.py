@@ -6,7 +6,6 @@ It shows completed phases, the current phase and the time left.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from gaudi_launch.cli.console import can_show, labelled
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType
     from rich.text import Text
 
-    from gaudi_launch.core.services.log.follow import LaunchPhase, LaunchProgress
+    from gaudi_launch.core.services.log.follow import LaunchProgress
 
 _TURNS_PER_SECOND = 8
 _MARKS, _ASCII_MARKS = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏", "|/-\\"
@@ -51,7 +50,12 @@ class LaunchPanel:
 
         ascii = not can_show(_MARKS + _FULL + _EMPTY, out)
         lines: list[Text] = []
-        done = _done(self.progress.phases)
+        ended = [
+            f"{phase_text(phase.name)} {duration(phase.end - phase.begin)}"
+            for phase in self.progress.phases
+            if phase.end is not None
+        ]
+        done = text("screen.panel_comma").join(ended)
         if done:
             lines += labelled(f"  {text('prepare.done')}", Text(done, style="dim"), out)
         marks = _ASCII_MARKS if ascii else _MARKS
@@ -84,16 +88,6 @@ class LaunchPanel:
         if self.expected:
             return f"{self.expected}{text('common.clauses')}{so_far}"
         return so_far
-
-
-def _done(phases: Sequence[LaunchPhase]) -> str:
-    """Return the phases that ended with their times."""
-    ended = [
-        f"{phase_text(phase.name)} {duration(phase.end - phase.begin)}"
-        for phase in phases
-        if phase.end is not None
-    ]
-    return text("screen.panel_comma").join(ended)
 
 
 def left(progress: LaunchProgress) -> str:

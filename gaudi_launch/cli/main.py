@@ -148,7 +148,8 @@ def main(argv: list[str] | None = None) -> None:
         if getattr(sys, name) is None:
             # closed by the caller (`>&-`): nothing reads it
             setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
-    _prepare_streams(arguments)
+    _, lang, _ = _take_global_options(arguments)
+    prepare_streams(os.environ, english=(lang or language()) == "en")
     if COMPLETES in os.environ:
         listed("bash words")(os.environ)
     try:
@@ -156,11 +157,6 @@ def main(argv: list[str] | None = None) -> None:
     except KeyboardInterrupt:
         # while our own modules are loaded
         sys.exit(130)
-
-
-def _prepare_streams(arguments: list[str]) -> None:
-    _, lang, _ = _take_global_options(arguments)
-    prepare_streams(os.environ, english=(lang or language()) == "en")
 
 
 def run(arguments: list[str]) -> int:

@@ -94,7 +94,10 @@ def _known(context: Any) -> list[str]:
     if context is None:
         return []
     return [
-        spelling for param in context.command.get_params(context) for spelling in _spellings(param)
+        spelling
+        for param in context.command.get_params(context)
+        for spelling in (*param.opts, *param.secondary_opts)
+        if spelling.startswith("-")
     ]
 
 
@@ -132,12 +135,6 @@ def _near_options(found: str, known: Sequence[str]) -> str:
     by_word = {name.removeprefix("--"): spelling for name, spelling in ours.items()}
     near = nearest(found.partition("=")[0].removeprefix("--").replace("_", "-"), by_word)
     return ", ".join(dict.fromkeys(by_word[word] for word in near))
-
-
-def _spellings(param: Any) -> list[str]:
-    return [
-        spelling for spelling in (*param.opts, *param.secondary_opts) if spelling.startswith("-")
-    ]
 
 
 def _no_command(found: str, context: Any, arguments: Sequence[str]) -> Message:

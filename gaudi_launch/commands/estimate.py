@@ -30,8 +30,6 @@ from gaudi_launch.core.predict.load import Load
 
 app = CommandApp()
 
-_SHOW = "Output"
-
 
 @dataclass(frozen=True)
 class EstimateOptions(LoadOptions):
@@ -52,7 +50,7 @@ def estimate(
     given: EstimateOptions = _Options,
     options: LaunchOptions = Launch,
     everything: bool = typer.Option(
-        False, "--all", help="Also the parts of a step, and the evidence.", rich_help_panel=_SHOW
+        False, "--all", help="Also the parts of a step, and the evidence.", rich_help_panel="Output"
     ),
     as_json: bool = OUTPUT_JSON,
 ) -> None:

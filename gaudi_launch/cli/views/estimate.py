@@ -78,6 +78,7 @@ def to_json(found: SpeedEstimate) -> dict[str, Any]:
 
 def evidence_json(evidence: Evidence) -> dict[str, Any]:
     """Return what a prediction is based on: measured figures with the model's values."""
+    of_class = [figure for figure in scored() if figure.kind is evidence.kind]
     return {
         "kind": evidence.word,
         "class": evidence.kind.value,
@@ -89,7 +90,7 @@ def evidence_json(evidence: Evidence) -> dict[str, Any]:
             for one, value in _with_predicted(evidence)
         ],
         "classes": _classes(),
-        "measured": _measured(evidence),
+        "measured": list(map(_point, of_class, _predicted(of_class))),
     }
 
 
@@ -142,12 +143,6 @@ def _predicted(figures: Sequence[Figure]) -> list[float]:
 def _with_predicted(evidence: Evidence) -> list[tuple[Neighbour, float]]:
     figures = [one.figure for one in evidence.neighbours]
     return list(zip(evidence.neighbours, _predicted(figures), strict=True))
-
-
-def _measured(evidence: Evidence) -> list[dict[str, Any]]:
-    """Return all figures of the class."""
-    figures = [figure for figure in scored() if figure.kind is evidence.kind]
-    return list(map(_point, figures, _predicted(figures)))
 
 
 def _classes() -> list[dict[str, Any]]:

@@ -17,6 +17,7 @@ from gaudi_launch.core.base.durations import span
 from gaudi_launch.core.base.messages import text
 from gaudi_launch.core.base.optional import mapped
 from gaudi_launch.core.predict.balance import TYPICAL_INPUT, TYPICAL_OUTPUT
+from gaudi_launch.core.services.server_answers import POOLED, pooled_question
 
 if TYPE_CHECKING:
     from gaudi_launch.core.planning.plan import Plan
@@ -132,7 +133,6 @@ def say_ready(model: str, url: str, seconds: int, log: str, path: str, no_chat: 
 
     ``path`` is the path that answered, ``no_chat`` the refusal of a chat.
     """
-    from gaudi_launch.core.services.server_answers import POOLED
 
     print(text("serve.ready", model=model, url=url, seconds=seconds))
     if path not in POOLED.values():
@@ -154,7 +154,6 @@ def first_request(model: str, url: str, path: str, no_chat: str = "", *headers: 
 
 def _question(path: str, model: str, *, chats: bool) -> tuple[str, dict[str, Any]]:
     """Return a first request in the server's API: path and content."""
-    from gaudi_launch.core.services.server_answers import POOLED, pooled_question
 
     asked = "What is the capital of France?"
     if path == "/generate":

@@ -9,22 +9,18 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.optional import mapped
 from gaudi_launch.core.base.paths import cache_dir
 from gaudi_launch.core.buckets.bucket_list import Buckets
+from gaudi_launch.core.planning.launch_options import LaunchOptions
 from gaudi_launch.core.recipes import cache_root, maintenance
-from gaudi_launch.core.recipes.key import parts_of, parts_of_host
+from gaudi_launch.core.recipes.cache_root import CacheEntry
+from gaudi_launch.core.recipes.key import KeyDifference, KeyParts, parts_of, parts_of_host
+from gaudi_launch.core.recipes.ledger import Ledger
+from gaudi_launch.core.recipes.manifest import Findings
 from gaudi_launch.core.recipes.size_limits import Doomed, parse_age, parse_size, to_prune
-
-if TYPE_CHECKING:
-    from gaudi_launch.core.planning.launch_options import LaunchOptions
-    from gaudi_launch.core.recipes.cache_root import CacheEntry
-    from gaudi_launch.core.recipes.key import KeyDifference, KeyParts
-    from gaudi_launch.core.recipes.ledger import Ledger
-    from gaudi_launch.core.recipes.manifest import Findings
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,9 @@ from gaudi_launch.cli.command_app import JSON, CommandApp
 from gaudi_launch.cli.machine_option import MACHINE
 from gaudi_launch.cli.options import Launch, LaunchOptions, RecordCommand
 from gaudi_launch.cli.shared_options import ALL, CACHE
+from gaudi_launch.commands.cache import case as use_case
+from gaudi_launch.commands.cache import view
+from gaudi_launch.core.recipes import maintenance, ship
 
 app = CommandApp(
     no_args_is_help=True, help="List, verify, prune and ship caches of compiled graphs (recipes)."
@@ -27,22 +30,18 @@ def list_(
 
     Model, engine, cards, dtype, graphs, size and age are shown.
     """
-    from gaudi_launch.commands.cache.case import listing, root_of
-    from gaudi_launch.commands.cache.view import show_listing
     from gaudi_launch.core.recipes.cache_root import flat_files
 
-    root = root_of(cache)
-    found = listing(root, machine)
-    show_listing(root, found, as_json, flat=flat_files(root), complete=everything)
+    root = use_case.root_of(cache)
+    found = use_case.listing(root, machine)
+    view.show_listing(root, found, as_json, flat=flat_files(root), complete=everything)
 
 
 @app.command()
 def show(key: str, cache: Path | None = CACHE, as_json: bool = JSON) -> None:
     """Show one key: its model and machine, compiled buckets, and fill times."""
-    from gaudi_launch.commands.cache.case import indexed, root_of
-    from gaudi_launch.commands.cache.view import show_key
 
-    show_key(*indexed(root_of(cache), key), as_json)
+    view.show_key(*use_case.indexed(use_case.root_of(cache), key), as_json)
 
 
 @app.command()
@@ -58,12 +57,10 @@ def verify(
 
     Sizes, checksums, empty and foreign files and interrupted fills are found.
     """
-    from gaudi_launch.commands.cache import case as use_case
-    from gaudi_launch.commands.cache.view import show_verdicts
 
     root = use_case.root_of(cache)
     verdicts = use_case.verify(root, key, quick=quick)
-    show_verdicts(root, verdicts, as_json)
+    view.show_verdicts(root, verdicts, as_json)
     raise typer.Exit(0 if all(findings.sound for _, findings in verdicts) else 1)
 
 
@@ -80,25 +77,20 @@ def prune(
     as_json: bool = JSON,
 ) -> None:
     """Remove keys by size or age. Only shows them without --yes; keeps keys in use."""
-    from gaudi_launch.commands.cache import case as use_case
-    from gaudi_launch.commands.cache.view import show_pruned
 
     root = use_case.root_of(cache)
     doomed, removed = use_case.prune(root, max_size, older, remove=yes)
-    show_pruned(root, doomed, removed, yes, as_json)
+    view.show_pruned(root, doomed, removed, yes, as_json)
 
 
 @app.command()
 def export(key: str, file: Path, cache: Path | None = CACHE, as_json: bool = JSON) -> None:
     """Write one key to FILE.tar.zst, to import on another machine."""
-    from gaudi_launch.commands.cache.case import root_of
-    from gaudi_launch.commands.cache.view import show_exported
-    from gaudi_launch.core.recipes import maintenance, ship
 
-    root = root_of(cache)
+    root = use_case.root_of(cache)
     entry = maintenance.find(root, key)
     files, total = ship.export(root, entry, file)
-    show_exported(entry.key, file, files, total, as_json)
+    view.show_exported(entry.key, file, files, total, as_json)
 
 
 @app.command("import")
@@ -112,12 +104,11 @@ def import_(
     machine: str | None = MACHINE,
 ) -> None:
     """Import an exported key; refuse one compiled for another machine."""
-    from gaudi_launch.commands.cache.case import parts_here, root_of
-    from gaudi_launch.commands.cache.view import show_imported
-    from gaudi_launch.core.recipes import ship
 
-    root = root_of(cache)
-    show_imported(root, ship.import_(root, file, parts_here(machine), force=force), as_json)
+    root = use_case.root_of(cache)
+    view.show_imported(
+        root, ship.import_(root, file, use_case.parts_here(machine), force=force), as_json
+    )
 
 
 @app.command()
@@ -129,14 +120,12 @@ def sync(
     as_json: bool = JSON,
 ) -> None:
     """Print or run the rsync command that copies a key elsewhere."""
-    from gaudi_launch.commands.cache import case as use_case
-    from gaudi_launch.commands.cache.view import show_command
 
     words = use_case.sync_command(use_case.root_of(cache), key, target)
     if run:
         use_case.sync(words)
     else:
-        show_command(words, as_json)
+        view.show_command(words, as_json)
 
 
 @app.command(cls=RecordCommand)
@@ -145,7 +134,5 @@ def adopt(as_json: bool = JSON, options: LaunchOptions = Launch) -> None:
 
     Give -c DIR and the options of its serve.
     """
-    from gaudi_launch.commands.cache import case as use_case
-    from gaudi_launch.commands.cache.view import show_adopted
 
-    show_adopted(*use_case.adopt(options), as_json)
+    view.show_adopted(*use_case.adopt(options), as_json)

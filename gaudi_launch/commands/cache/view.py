@@ -7,34 +7,21 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gaudi_launch.cli.console import console, emit_json, known, size_text
 from gaudi_launch.cli.short_page import NotedRow, ShortPage, next_line
+from gaudi_launch.commands.cache.case import CachedKey
 from gaudi_launch.core.base.durations import duration
 from gaudi_launch.core.base.messages import text
+from gaudi_launch.core.recipes.cache_root import CacheEntry
 from gaudi_launch.core.recipes.key import part_label
-
-if TYPE_CHECKING:
-    from gaudi_launch.commands.cache.case import CachedKey
-    from gaudi_launch.core.recipes.cache_root import CacheEntry
-    from gaudi_launch.core.recipes.ledger import Ledger
-    from gaudi_launch.core.recipes.manifest import Findings
-    from gaudi_launch.core.recipes.size_limits import Doomed
+from gaudi_launch.core.recipes.ledger import Ledger
+from gaudi_launch.core.recipes.manifest import Findings
+from gaudi_launch.core.recipes.size_limits import Doomed
 
 _SHOWN_FILES = 5
-_COLUMNS = (
-    "key",
-    "model",
-    "engine",
-    "cards",
-    "dtype",
-    "graphs",
-    "files",
-    "size",
-    "age",
-    "state",
-)
+_COLUMNS = ("key", "model", "engine", "cards", "dtype", "graphs", "files", "size", "age", "state")
 _SHORT = ("key", "model", "graphs", "size", "age", "state")
 _NUMBERS = ("cards", "graphs", "files", "size", "age")
 

@@ -13,8 +13,10 @@ import typer
 from gaudi_launch.cli.command_app import JSON, CommandApp
 from gaudi_launch.cli.console import emit_json, known
 from gaudi_launch.cli.machine_option import MACHINE
+from gaudi_launch.commands.devices.view import DeviceUse, pick_to_json, show, show_pick, to_json
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.optional import mapped, value_or
+from gaudi_launch.core.launch.machine import load
 
 app = CommandApp(
     help="Show the cards and their users; 'devices pick -n 4' selects some.\n\nJ/token and kWh are "
@@ -40,8 +42,6 @@ def devices(
     ctx.obj = (machine, as_json)
     if ctx.invoked_subcommand is not None:
         return
-    from gaudi_launch.commands.devices.view import DeviceUse, show, to_json
-    from gaudi_launch.core.launch.machine import load
     from gaudi_launch.core.services.energy import energy_of_modules
     from gaudi_launch.core.services.state.orphans import orphans
 
@@ -81,8 +81,6 @@ def pick(
     ),
 ) -> None:
     """Print the cards that 'serve' would select; reserve none."""
-    from gaudi_launch.commands.devices.view import pick_to_json, show_pick
-    from gaudi_launch.core.launch.machine import load
     from gaudi_launch.core.planning.parse import parse_modules
     from gaudi_launch.core.planning.placement import choose, parse_visible
 

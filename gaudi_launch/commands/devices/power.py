@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import Any
 
 import typer
 
@@ -97,7 +96,19 @@ def _show_commands(changes: Sequence[CapChange], as_json: bool) -> None:
 
 def _show_outcomes(outcomes: Sequence[CapOutcome], as_json: bool) -> None:
     if as_json:
-        return emit_json({"schema": 1, "cards": [_outcome_json(each) for each in outcomes]})
+        cards = [
+            {
+                "module": each.change.module,
+                "bus": each.change.bus,
+                "status": each.status,
+                "before_w": each.change.before_w,
+                "requested_w": each.change.after_w,
+                "now_w": each.now_w,
+                "reason": each.reason,
+            }
+            for each in outcomes
+        ]
+        return emit_json({"schema": 1, "cards": cards})
     if not outcomes:
         print(text("power.nothing_to_undo"))
     for each in outcomes:
@@ -108,15 +119,3 @@ def _show_outcomes(outcomes: Sequence[CapOutcome], as_json: bool) -> None:
                 id, bus=change.bus, before=change.before_w, after=change.after_w, reason=each.reason
             )
         )
-
-
-def _outcome_json(outcome: CapOutcome) -> dict[str, Any]:
-    return {
-        "module": outcome.change.module,
-        "bus": outcome.change.bus,
-        "status": outcome.status,
-        "before_w": outcome.change.before_w,
-        "requested_w": outcome.change.after_w,
-        "now_w": outcome.now_w,
-        "reason": outcome.reason,
-    }

@@ -9,9 +9,10 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gaudi_launch.commands.doctor import remedies
+from gaudi_launch.commands.doctor.remedies import Change, RemedyOutcome
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.steps import step
 from gaudi_launch.core.doctor import runner
@@ -27,15 +28,11 @@ from gaudi_launch.core.doctor.weights import read_weights
 from gaudi_launch.core.engines.doctor_facts import engine_facts
 from gaudi_launch.core.engines.entries import detect_engine, exact_name, installation
 from gaudi_launch.core.host import hl_smi, host_config, snapshot
-from gaudi_launch.core.host.files import FolderFiles
+from gaudi_launch.core.host.files import Files, FolderFiles
 from gaudi_launch.core.host.host_config import load_config
 from gaudi_launch.core.host.machine import SIMULATED, load
 from gaudi_launch.core.host.simulated import build
 from gaudi_launch.core.models.config import looks_like_hub_id
-
-if TYPE_CHECKING:
-    from gaudi_launch.commands.doctor.remedies import Change, RemedyOutcome
-    from gaudi_launch.core.host.files import Files
 
 _log = logging.getLogger(__name__)
 

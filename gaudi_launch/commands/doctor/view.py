@@ -13,6 +13,7 @@ from gaudi_launch.cli.console import beside, console, emit_json, say
 from gaudi_launch.cli.short_page import SCREEN, NotedRow, ShortPage, command_line, next_line
 from gaudi_launch.cli.wrapping import padded
 from gaudi_launch.commands.doctor import remedies
+from gaudi_launch.commands.doctor.case import DoctorReport, FixPlan, FixResult, has_failed
 from gaudi_launch.core.base.errors import ExitCode
 from gaudi_launch.core.base.messages import printable, text
 from gaudi_launch.core.doctor import guides, runner
@@ -22,7 +23,6 @@ from gaudi_launch.core.doctor.journal import journal_path
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from gaudi_launch.commands.doctor.case import DoctorReport, FixPlan, FixResult
     from gaudi_launch.commands.doctor.remedies import Change, RemedyOutcome
     from gaudi_launch.core.doctor.findings import Check, DoctorFacts, Finding
 
@@ -154,7 +154,6 @@ def show_fixed(result: FixResult, *, strict: bool, verbose: bool, as_json: bool)
 
 def show_undone(root: Path, outcomes: Sequence[RemedyOutcome], as_json: bool) -> ExitCode:
     """Print what became of each change that was reverted, and return the exit code."""
-    from gaudi_launch.commands.doctor.case import has_failed
 
     code = ExitCode.FAILED if has_failed(outcomes) else ExitCode.DONE
     if as_json:

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
 
 import typer
 
 from gaudi_launch.cli.command_app import CommandApp
+from gaudi_launch.cli.doc_pages import DocsPage, find, pages
 from gaudi_launch.cli.table import COMMANDS
 from gaudi_launch.core.base.errors import LaunchError
 from gaudi_launch.core.base.messages import text
-
-if TYPE_CHECKING:
-    from gaudi_launch.cli.doc_pages import DocsPage
 
 _log = logging.getLogger(__name__)
 
@@ -37,7 +34,6 @@ def help(
     A page is text in a terminal, and Markdown in a pipe.
     """
     from gaudi_launch.cli.console import emit_json
-    from gaudi_launch.cli.doc_pages import pages
     from gaudi_launch.cli.help import shown_in
     from gaudi_launch.commands.help import page_view, view
     from gaudi_launch.commands.help.search import search
@@ -69,7 +65,6 @@ def help(
 
 def _page(words: list[str]) -> DocsPage | None:
     """Return the page that one argument names, if any."""
-    from gaudi_launch.cli.doc_pages import find
 
     if len(words) != 1:
         return None

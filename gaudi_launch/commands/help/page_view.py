@@ -5,13 +5,11 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gaudi_launch.cli.console import console
+from gaudi_launch.cli.doc_pages import DocsPage
 from gaudi_launch.cli.streams import folds
-
-if TYPE_CHECKING:
-    from gaudi_launch.cli.doc_pages import DocsPage
 
 # lines longer than this are hard to read
 _WIDEST = 110

@@ -90,18 +90,17 @@ def search(term: str) -> Found:
             for name, part in sections.items()
         },
     )
-    about = {id: _document(_asked(id), each.arguments.lower()) for id, each in questions.items()}
+    # in the language in force and in English
+    about = {
+        id: _document(f"{text(id)} {text(id, 'en')}", each.arguments.lower())
+        for id, each in questions.items()
+    }
     found_questions = _best(term, {id: each for id, each in about.items() if _matches(term, each)})
     return Found(
         tuple(by_name[name] for name in found_pages[:_PAGES]),
         {name: _line(name, sections[name]) for name in found_commands[:_MOST]},
         tuple(questions[id] for id in found_questions[:_MOST]),
     )
-
-
-def _asked(id: str) -> str:
-    """Return a question in the language in force and in English."""
-    return f"{text(id)} {text(id, 'en')}"
 
 
 def _matches(term: str, question: _Document) -> bool:

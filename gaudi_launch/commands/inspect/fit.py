@@ -17,12 +17,7 @@ from gaudi_launch.core.host.accelerators import accelerators, instances, product
 from gaudi_launch.core.launch.chosen_engine import planned_engine
 from gaudi_launch.core.launch.forecast_case import data_types, find_product
 from gaudi_launch.core.launch.machine import load
-from gaudi_launch.core.models.card_memory import (
-    FitTable,
-    ServingDemand,
-    fit_each,
-    fit_weights_only,
-)
+from gaudi_launch.core.models.card_memory import FitTable, ServingDemand, fit_each, fit_weights_only
 from gaudi_launch.core.models.model import Model
 from gaudi_launch.core.models.sizing import MemoryRules
 from gaudi_launch.core.planning import profiles

@@ -46,10 +46,7 @@ class SupportRow:
 
 
 def support(
-    model: Model,
-    product: Accelerator,
-    options: InspectOptions,
-    detect: Detect = detection.detect,
+    model: Model, product: Accelerator, options: InspectOptions, detect: Detect = detection.detect
 ) -> tuple[SupportRow, ...]:
     """Return the answer of every engine version, each engine's newest first.
 

@@ -69,15 +69,11 @@ def _fit_to_json(result: FitResult | None) -> dict[str, Any]:
 
 def _row_to_json(row: FitRow) -> dict[str, Any]:
     numbers = {
-        name: _rounded(value) if isinstance(value, float) else value
+        name: round(value, 2) if isinstance(value, float) else value
         for name, value in vars(row).items()
         if name != "reason"
     }
     return {**numbers, "reason": row.reason.render()}
-
-
-def _rounded(value: float | None) -> float | None:
-    return None if value is None else round(value, 2)
 
 
 def _release_to_json(row: SupportRow) -> dict[str, Any]:
@@ -362,7 +358,18 @@ def _show_cards(result: FitResult, *, complete: bool) -> None:
     first = text("fit.column_n" if result.cores is None else "fit.column_cores")
     columns = [first, *text("fit.columns").split("|")]
     out = console()
-    rows = [_cells(row) for row in result.table.rows]
+    rows = [
+        (
+            str(row.n),
+            row.dtype,
+            text("fit.yes" if row.fits else "fit.no"),
+            known(row.weights_gib_per_card, "{:.1f}"),
+            known(row.kv_gib_per_card, "{:.1f}"),
+            known(row.longest_context, "{:,}"),
+            known(row.concurrency, "{:,.1f}"),
+        )
+        for row in result.table.rows
+    ]
     out.print(table(_title(result), columns, rows, right=(0, 3, 4, 5, 6)))
     if complete:
         for reason in dict.fromkeys(row.reason.render() for row in result.table.rows):
@@ -394,18 +401,6 @@ def _title(result: FitResult) -> str:
         accelerator=result.accelerator,
         memory=f"{in_gib(result.usable_bytes):.1f}",
         length=result.max_model_len,
-    )
-
-
-def _cells(row: FitRow) -> tuple[str, ...]:
-    return (
-        str(row.n),
-        row.dtype,
-        text("fit.yes" if row.fits else "fit.no"),
-        known(row.weights_gib_per_card, "{:.1f}"),
-        known(row.kv_gib_per_card, "{:.1f}"),
-        known(row.longest_context, "{:,}"),
-        known(row.concurrency, "{:,.1f}"),
     )
 
 

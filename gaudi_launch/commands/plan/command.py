@@ -7,7 +7,7 @@ from pathlib import Path
 import typer
 
 from gaudi_launch.cli.command_app import CommandApp
-from gaudi_launch.cli.console import say
+from gaudi_launch.cli.console import emit_json, say
 from gaudi_launch.cli.options import Launch, LaunchOptions, RecordCommand
 from gaudi_launch.core.base.errors import ExitCode
 from gaudi_launch.core.base.messages import text
@@ -37,7 +37,6 @@ def plan(
     Needs no card and no engine on this machine: --machine simulated:hls2 plans for an 8-card Gaudi2
     server.
     """
-    from gaudi_launch.cli.console import emit_json
     from gaudi_launch.cli.views.speed import speed_json
     from gaudi_launch.core.launch import route, saved_plan
     from gaudi_launch.core.launch.prediction import of_plan

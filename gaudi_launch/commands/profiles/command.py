@@ -5,10 +5,10 @@ from __future__ import annotations
 import typer
 
 from gaudi_launch.cli.command_app import JSON, CommandApp
+from gaudi_launch.commands.profiles.view import show_added, show_checked, show_file
+from gaudi_launch.core.planning.profiles import find, load, profiles
 
-app = CommandApp(
-    no_args_is_help=True,
-)
+app = CommandApp(no_args_is_help=True)
 
 
 @app.command()
@@ -17,8 +17,6 @@ def show(
     as_json: bool = JSON,
 ) -> None:
     """Show one profile file, with the source of each value."""
-    from gaudi_launch.commands.profiles.view import show_file
-    from gaudi_launch.core.planning.profiles import find
 
     show_file(find(name), as_json)
 
@@ -30,9 +28,6 @@ def check(
 ) -> None:
     """Check profiles against profiles/schema/model.json."""
     from pathlib import Path
-
-    from gaudi_launch.commands.profiles.view import show_checked
-    from gaudi_launch.core.planning.profiles import load, profiles
 
     found = (load(Path(file), own=True),) if file else profiles()
     show_checked(found, file, as_json)
@@ -49,7 +44,6 @@ def add_evidence(
     profiles/performance/figures.csv.
     """
     from gaudi_launch.commands.profiles.evidence import add
-    from gaudi_launch.commands.profiles.view import show_added
     from gaudi_launch.core.base import paths
 
     show_added(add(file, paths.profiles_dir().parent), as_json)

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gaudi_launch.cli.console import emit_json
 from gaudi_launch.core.base.messages import text
+from gaudi_launch.core.planning.profiles import Profile, read_document
 
 if TYPE_CHECKING:
     from gaudi_launch.commands.profiles.evidence import RecordedEvidence
-    from gaudi_launch.core.planning.profiles import Profile
 
 
 def show_file(profile: Profile, as_json: bool) -> None:
     """Print a profile as its file has it."""
-    from gaudi_launch.core.planning.profiles import read_document
 
     if as_json:
         document = read_document(profile.file)
@@ -28,7 +27,22 @@ def show_file(profile: Profile, as_json: bool) -> None:
 def show_checked(found: Sequence[Profile], file: str, as_json: bool) -> None:
     """Print that the profiles are good: all of them, or the one in ``file``."""
     if as_json:
-        emit_json({"schema": 1, "good": True, "profiles": [_short(profile) for profile in found]})
+        rows = [
+            {
+                "name": profile.name,
+                "title": profile.title,
+                "models": list(profile.models),
+                "parameters": profile.facts["parameters"],
+                "cards": profile.cards,
+                "dtype": profile.dtype,
+                "max_position_embeddings": profile.facts["max_position_embeddings"],
+                "assumed": list(profile.assumed),
+                "own": profile.own,
+                "file": str(profile.file),
+            }
+            for profile in found
+        ]
+        emit_json({"schema": 1, "good": True, "profiles": rows})
     elif file:
         print(text("profiles.good", path=file, name=found[0].name))
     else:
@@ -44,18 +58,3 @@ def show_added(found: RecordedEvidence, as_json: bool) -> None:
         print(text("evidence.added_simulated", path=found.path))
     else:
         print(text("evidence.added", path=found.path, count=found.rows))
-
-
-def _short(profile: Profile) -> dict[str, Any]:
-    return {
-        "name": profile.name,
-        "title": profile.title,
-        "models": list(profile.models),
-        "parameters": profile.facts["parameters"],
-        "cards": profile.cards,
-        "dtype": profile.dtype,
-        "max_position_embeddings": profile.facts["max_position_embeddings"],
-        "assumed": list(profile.assumed),
-        "own": profile.own,
-        "file": str(profile.file),
-    }

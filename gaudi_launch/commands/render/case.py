@@ -39,10 +39,7 @@ class FileOptions:
     """The options of rendered files, and whether they are shown as JSON."""
 
     output: str | None = value(
-        "--to",
-        help="Target folder or file (default: stdout).",
-        panel=_OUTPUT,
-        metavar="DIR|FILE",
+        "--to", help="Target folder or file (default: stdout).", panel=_OUTPUT, metavar="DIR|FILE"
     )
     name: str | None = value(
         "--name",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from gaudi_launch.commands.render.case import (
     PlanToRender,
@@ -14,15 +13,13 @@ from gaudi_launch.commands.render.case import (
 )
 from gaudi_launch.core.base.messages import text
 from gaudi_launch.core.engines.setups import setup_image
+from gaudi_launch.core.launch.report import Reporter
+from gaudi_launch.core.planning.container import Container
 from gaudi_launch.core.render import compose, docker, quadlet, script, systemd
+from gaudi_launch.core.render.deliver import Destination
 from gaudi_launch.core.render.gateway import GATEWAY_FOLDER
+from gaudi_launch.core.render.rendered import Rendered
 from gaudi_launch.core.render.text import check_words, heading
-
-if TYPE_CHECKING:
-    from gaudi_launch.core.launch.report import Reporter
-    from gaudi_launch.core.planning.container import Container
-    from gaudi_launch.core.render.deliver import Destination
-    from gaudi_launch.core.render.rendered import Rendered
 
 
 class ScriptTarget(RenderTarget[None]):

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 from gaudi_launch.cli.console import emit_json, say
 from gaudi_launch.core.base.messages import Message, text
 from gaudi_launch.core.render.deliver import RenderedFiles
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 def show(files: RenderedFiles, *, as_json: bool) -> None:

@@ -7,6 +7,7 @@ import time
 import typer
 
 from gaudi_launch.cli.command_app import JSON, CommandApp
+from gaudi_launch.cli.console import emit_json
 from gaudi_launch.core.base.messages import text
 
 app = CommandApp()
@@ -26,7 +27,6 @@ def ps(
     as_json: bool = JSON,
 ) -> None:
     """List services: model, engine, cards, port, phase, uptime, requests."""
-    from gaudi_launch.cli.console import emit_json
     from gaudi_launch.cli.views.services import show, to_json
     from gaudi_launch.core.services.metrics import loads
     from gaudi_launch.core.services.state.registry import services
@@ -52,7 +52,6 @@ def ps(
 
 def _prune(*, as_json: bool) -> None:
     """Remove the failed services that left no process, and print their names."""
-    from gaudi_launch.cli.console import emit_json
     from gaudi_launch.core.services.state.orphans import prune
 
     removed = prune()

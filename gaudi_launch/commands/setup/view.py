@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import typer
 
 from gaudi_launch.cli.console import emit_json
+from gaudi_launch.commands.setup.case import Leftovers, RollBack
 from gaudi_launch.core.base.messages import text
-
-if TYPE_CHECKING:
-    from gaudi_launch.commands.setup.case import Leftovers, RollBack
 
 
 def show_leftovers(replaced: Leftovers | None) -> None:

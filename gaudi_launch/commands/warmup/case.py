@@ -14,7 +14,7 @@ from gaudi_launch.core.buckets.bucket_file import Delivered, own_list, plan_for_
 from gaudi_launch.core.buckets.optimiser.bucket_planner import BucketGoal, aim_for
 from gaudi_launch.core.buckets.optimiser.padding_cost import score
 from gaudi_launch.core.buckets.past_requests import read_workload
-from gaudi_launch.core.buckets.prompts_per_step import PromptsChoice, choose_prompts
+from gaudi_launch.core.buckets.prompts_per_step import choose_prompts
 from gaudi_launch.core.buckets.strategies import Judged, judged
 from gaudi_launch.core.buckets.warmup_time import FILE_NAME, Estimate, per_graph, read_measured
 from gaudi_launch.core.launch.launch_request import to_request
@@ -24,7 +24,6 @@ from gaudi_launch.core.planning.launch_options import LaunchOptions
 from gaudi_launch.core.planning.model_name import name_warning
 from gaudi_launch.core.planning.precision import weight_type
 from gaudi_launch.core.predict.learned import read_learned
-from gaudi_launch.core.predict.limits import EngineLimits
 from gaudi_launch.core.predict.simulator import Shapes, serve
 from gaudi_launch.core.predict.step_time import StepTime, constants_of
 
@@ -78,11 +77,7 @@ class WarmupResult:
 
 
 def read(
-    options: LaunchOptions,
-    *,
-    trace: str,
-    goal: WarmupRequest,
-    constants: list[str],
+    options: LaunchOptions, *, trace: str, goal: WarmupRequest, constants: list[str]
 ) -> WarmupCase:
     """Return the case of these options. Raises LaunchError for an impossible one."""
     request = to_request(replace(options, model=options.model or _NO_MODEL))
@@ -95,7 +90,13 @@ def read(
     if trace:
         workload = read_workload(trace)
     if workload is not None and engine.chooses_prompts:
-        choice = _prompts_of_trace(engine, workload)
+        choice = choose_prompts(
+            engine.question,
+            BucketGoal(reduce=engine.request.reduce),
+            engine.step_time,
+            workload=tuple(workload),
+            traced=True,
+        )
         if choice.prompts != engine.limits.max_num_prefill_seqs:
             own = replace(request, max_prefill_seqs=choice.prompts)
             engine = asked_engine(own, model, options.machine)
@@ -103,7 +104,14 @@ def read(
     cost = engine.step_time.with_constants(constants_of(constants))
     assumptions = [*of_model, *engine.assumptions, *reason, *_of_step_time(cost)]
     if workload is None:
-        assumptions.append(_of_lengths(engine.limits))
+        limits = engine.limits
+        assumptions.append(
+            message(
+                "warmup.assume_ranges",
+                input=f"{limits.input_min}-{limits.input_max}",
+                output=f"{limits.output_min}-{limits.output_max}",
+            )
+        )
     return WarmupCase(engine, model, cost, workload, goal, assumptions, trace)
 
 
@@ -123,23 +131,6 @@ def _of_step_time(cost: StepTime) -> list[Message]:
         count = len(learned.measurements)
         found.append(message("learn.used", version=learned.version, count=count))
     return found
-
-
-def _of_lengths(limits: EngineLimits) -> Message:
-    """Return the lengths that are assumed without a trace."""
-    return message(
-        "warmup.assume_ranges",
-        input=f"{limits.input_min}-{limits.input_max}",
-        output=f"{limits.output_min}-{limits.output_max}",
-    )
-
-
-def _prompts_of_trace(engine: AskedEngine, workload: list[tuple[float, int, int]]) -> PromptsChoice:
-    """Return the prompts of one step for the lengths of past requests."""
-    goal = BucketGoal(reduce=engine.request.reduce)
-    return choose_prompts(
-        engine.question, goal, engine.step_time, workload=tuple(workload), traced=True
-    )
 
 
 def ask_of(case: WarmupCase) -> BucketGoal:
@@ -167,11 +158,7 @@ def solve(case: WarmupCase) -> WarmupResult:
     asked = case.asked
     measured = read_measured(state_dir() / FILE_NAME)
     dtype = weight_type(asked.request, case.model)
-    about: dict[str, Any] = {
-        "engine": asked.identity,
-        "model": case.model,
-        "cards": asked.cards,
-    }
+    about: dict[str, Any] = {"engine": asked.identity, "model": case.model, "cards": asked.cards}
     cold = per_graph(dtype, False, measured, **about)
     cached = per_graph(dtype, True, measured, **about)
     delivered = _delivered(case)

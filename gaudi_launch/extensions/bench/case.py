@@ -21,6 +21,7 @@ from gaudi_launch.core.launch.prediction import SpeedEstimate, of_record
 from gaudi_launch.core.launch.saved_plan import read
 from gaudi_launch.core.predict.load import from_ranges
 from gaudi_launch.core.services.endpoint import Target, api_key, target
+from gaudi_launch.core.services.run_record import RunRecord, run_so_far
 from gaudi_launch.core.services.state import chosen, registry
 from gaudi_launch.extensions.bench import external_tools, measurement, protocols, server
 from gaudi_launch.extensions.bench.client import Client, ServerError
@@ -42,7 +43,6 @@ from gaudi_launch.extensions.bench.server import new_seed
 from gaudi_launch.extensions.bench.workload import REQUESTS, workload_of
 
 if TYPE_CHECKING:
-    from gaudi_launch.core.services.run_record import RunRecord
     from gaudi_launch.extensions.bench.learn import LearnOutcome
     from gaudi_launch.extensions.bench.replay import Going
 
@@ -225,7 +225,6 @@ def measure(case: BenchCase, watcher: BenchWatcher) -> BenchRun:
 
 def _run_so_far(found: Target) -> RunRecord | None:
     """Return the record of simulated cards; None for other services and for a URL."""
-    from gaudi_launch.core.services.run_record import run_so_far
 
     if found.name is None or mapping(found.plan.get("engine")).get("simulated") is not True:
         return None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import sys
-from typing import TYPE_CHECKING
 
 import typer
 
@@ -14,9 +13,8 @@ from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.messages import text
 from gaudi_launch.core.services.endpoint import Target, target
 from gaudi_launch.extensions.bench.chat_options import MODEL, Chat, ChatOptions, begin
-
-if TYPE_CHECKING:
-    from gaudi_launch.extensions.bench.conversation import Conversation
+from gaudi_launch.extensions.bench.client import ServerError
+from gaudi_launch.extensions.bench.conversation import Conversation, answer, clean
 
 app = CommandApp()
 
@@ -58,8 +56,6 @@ def talk(found: Target, options: ChatOptions, question: str, model: str | None =
 
 def _once(talking: Conversation, found: Target, question: str) -> None:
     """Answer one question; "": the one from the pipe."""
-    from gaudi_launch.extensions.bench.client import ServerError
-    from gaudi_launch.extensions.bench.conversation import answer
     from gaudi_launch.extensions.bench.measurement import problem
 
     if not question:
@@ -78,9 +74,6 @@ def _once(talking: Conversation, found: Target, question: str) -> None:
 def _talk(talking: Conversation, found: Target) -> None:
     """Read questions and show answers until Ctrl-D."""
     import contextlib
-
-    from gaudi_launch.extensions.bench.client import ServerError
-    from gaudi_launch.extensions.bench.conversation import answer
 
     with contextlib.suppress(ImportError):
         # line editing and the up arrow for input()
@@ -119,7 +112,6 @@ class _Writer:
         self._thinking = False
 
     def __call__(self, words: str, thought: bool) -> None:
-        from gaudi_launch.extensions.bench.conversation import clean
 
         if thought and not self._thoughts:
             return

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import typer
 
@@ -12,9 +11,7 @@ from gaudi_launch.cli.record_options import record
 from gaudi_launch.core.base.fields import OptionRecord, text, value
 from gaudi_launch.core.planning import parse, parse_ranges
 from gaudi_launch.core.services.endpoint import Target, api_key
-
-if TYPE_CHECKING:
-    from gaudi_launch.extensions.bench.conversation import Conversation
+from gaudi_launch.extensions.bench.conversation import Conversation
 
 MODEL = typer.Option(None, "--model", metavar="NAME", help="The model's name in requests.")
 
@@ -55,7 +52,6 @@ def begin(found: Target, options: ChatOptions, model: str | None = None) -> Conv
     Raises LaunchError when it does not answer.
     """
     from gaudi_launch.extensions.bench.client import Client, ServerError
-    from gaudi_launch.extensions.bench.conversation import Conversation
     from gaudi_launch.extensions.bench.measurement import problem
     from gaudi_launch.extensions.bench.server import look, pick_form
 

@@ -15,16 +15,14 @@ import subprocess
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gaudi_launch.core.base import interrupt
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.json_values import is_number
 from gaudi_launch.core.base.reader import read_json
-
-if TYPE_CHECKING:
-    from gaudi_launch.core.services.endpoint import Target
-    from gaudi_launch.extensions.bench.options import BenchOptions
+from gaudi_launch.core.services.endpoint import Target
+from gaudi_launch.extensions.bench.options import BenchOptions
 
 _log = logging.getLogger(__name__)
 

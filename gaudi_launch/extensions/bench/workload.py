@@ -5,14 +5,11 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.buckets.past_requests import read_workload
+from gaudi_launch.extensions.bench.options import BenchOptions
 from gaudi_launch.extensions.bench.run_file import BenchWorkload, WorkloadRequest
-
-if TYPE_CHECKING:
-    from gaudi_launch.extensions.bench.options import BenchOptions
 
 # the source of a workload without a file: input, output and seed follow it
 MADE_UP = "made-up:"

@@ -12,13 +12,13 @@ from gaudi_launch.cli.console import emit_json
 from gaudi_launch.cli.options import Launch, LaunchOptions, RecordCommand, record
 from gaudi_launch.core.planning.parse import if_given, seconds
 from gaudi_launch.extensions.cluster import case as cases
+from gaudi_launch.extensions.cluster import view
 from gaudi_launch.extensions.cluster.case import ClusterOptions, HostOptions
 
 app = CommandApp(
     no_args_is_help=True, help="Run one engine on several hosts: plan, up, status, down."
 )
 
-_PANEL = "Hosts"
 _Hosts = record(HostOptions())
 _Cluster = record(ClusterOptions())
 
@@ -35,16 +35,15 @@ def plan(
 
     Hosts are queried over ssh; with snapshots of all hosts no connection is made.
     """
-    from gaudi_launch.extensions.cluster.view import dry, show, to_json
 
     unknown = any(each.snapshot is None for each in cases.members(cluster, options.python))
     case = cases.read(options, cluster, ask=unknown)
     if as_json:
-        emit_json(to_json(case))
+        emit_json(view.to_json(case))
     elif dry_run:
-        dry(case)
+        view.dry(case)
     else:
-        show(case, complete=everything)
+        view.show(case, complete=everything)
 
 
 @app.command(cls=RecordCommand)
@@ -63,37 +62,35 @@ def up(
 
     A failure or Ctrl-C stops everything that was started. 'cluster down' stops it later.
     """
-    from gaudi_launch.extensions.cluster.view import dry, show, tell, to_json
 
     limit = if_given(seconds, "--wait", ready_seconds)
     case = cases.read(options, cluster, ask=True)
     if dry_run:
         if as_json:
-            return emit_json(to_json(case))
-        return dry(case)
+            return emit_json(view.to_json(case))
+        return view.dry(case)
     if not options.force:
         cases.check_ready(case)
     if not as_json:
-        show(case, complete=False)
-    cases.up(case, options, tell, ready_seconds=limit)
+        view.show(case, complete=False)
+    cases.up(case, options, view.tell, ready_seconds=limit)
     if as_json:
-        emit_json(to_json(case))
+        emit_json(view.to_json(case))
     return None
 
 
 @app.command()
 def status(
     name: str = typer.Option(
-        "", "--name", metavar="NAME", help="Name of this cluster.", rich_help_panel=_PANEL
+        "", "--name", metavar="NAME", help="Name of this cluster.", rich_help_panel="Hosts"
     ),
     as_json: bool = JSON,
 ) -> None:
     """Show every host's processes, Ray's state and the engine's. Exit code 0: all healthy, else
     1."""
-    from gaudi_launch.extensions.cluster.view import show_status
 
     running, state = cases.status(name)
-    show_status(running, state, as_json)
+    view.show_status(running, state, as_json)
     raise typer.Exit(0 if state.whole else 1)
 
 
@@ -108,13 +105,12 @@ def down(
 ) -> None:
     """Stop the engine and this cluster's Ray on every host, nothing else. With --hosts or
     --inventory also for a cluster that was started from another machine."""
-    from gaudi_launch.extensions.cluster.view import dry_down, show_down
 
     name, ending = cases.to_end(hosts, python)
     if dry_run:
-        return dry_down(ending, name, as_json)
+        return view.dry_down(ending, name, as_json)
     ended = cases.down(name, ending)
-    show_down(ended, ending, as_json)
+    view.show_down(ended, ending, as_json)
     if any(trouble is not None for trouble in ended.values()):
         raise typer.Exit(1)
     return None

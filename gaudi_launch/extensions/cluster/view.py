@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gaudi_launch.cli.console import console, emit_json, table
 from gaudi_launch.cli.short_page import NotedRow, ShortPage
 from gaudi_launch.core.base.messages import Message, rendered, text
 from gaudi_launch.core.base.optional import mapped
+from gaudi_launch.core.engines.detect import Installed
+from gaudi_launch.core.hosts.differences import HostDifference, Seen
+from gaudi_launch.core.hosts.inventory import Member
+from gaudi_launch.core.hosts.parts import Node
 from gaudi_launch.core.hosts.steps import SECRETS, render, render_stop, start_steps
-
-if TYPE_CHECKING:
-    from gaudi_launch.core.engines.detect import Installed
-    from gaudi_launch.core.hosts.differences import HostDifference, Seen
-    from gaudi_launch.core.hosts.inventory import Member
-    from gaudi_launch.core.hosts.parts import Node
-    from gaudi_launch.extensions.cluster.case import ClusterCase
-    from gaudi_launch.extensions.cluster.lifecycle import HostState, State
-    from gaudi_launch.extensions.cluster.state import RunningCluster
+from gaudi_launch.extensions.cluster.case import ClusterCase
+from gaudi_launch.extensions.cluster.lifecycle import HostState, State
+from gaudi_launch.extensions.cluster.state import RunningCluster
 
 # problems at the top of the page
 _SHOWN_BLOCKERS = 3

@@ -18,6 +18,7 @@ from gaudi_launch.core.engines.releases import release_of
 from gaudi_launch.core.host.accelerators import instances
 from gaudi_launch.core.host.host_config import HostConfig, load_config
 from gaudi_launch.core.host.machine import SIMULATED
+from gaudi_launch.core.launch.prepared import Prepared, prepare, refuse_simulated
 from gaudi_launch.core.launch.saved_plan import own_part
 from gaudi_launch.core.models.config import looks_like_hub_id, name_of
 from gaudi_launch.core.models.fp8.conversion_record import CONVERTED
@@ -52,7 +53,6 @@ from gaudi_launch.extensions.kubernetes.target import PORT, ServedModel
 if TYPE_CHECKING:
     from gaudi_launch.core.host.hardware import Host
     from gaudi_launch.core.launch.named_plans import NamedPlan, ReadPlans
-    from gaudi_launch.core.launch.prepared import Prepared
     from gaudi_launch.core.models.model import Model
     from gaudi_launch.core.planning.container import Container
     from gaudi_launch.core.planning.launch_options import LaunchOptions
@@ -222,7 +222,6 @@ def _in_pods(model: str | None) -> str | None:
 
 def planned(options: LaunchOptions, cluster: KubernetesOptions) -> PlannedModel:
     """Return one model. Raises LaunchError as `plan` does."""
-    from gaudi_launch.core.launch.prepared import prepare, refuse_simulated
     from gaudi_launch.core.recipes.attach import with_cache
 
     prepared = prepare(options)

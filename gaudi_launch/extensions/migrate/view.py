@@ -55,7 +55,10 @@ def show(found: Migration, *, complete: bool) -> None:
     page = ShortPage(
         head,
         text("migrate.columns").split("|"),
-        [_row(each) for each in sorted(found.differences, key=_weight)],
+        [
+            NotedRow((each.name, _cell(each.reference), _cell(each.ours)), each.reason)
+            for each in sorted(found.differences, key=_weight)
+        ],
         tail=[*deliberate, *(note.render() for note in found.notes)],
         warnings=warnings,
     )
@@ -71,10 +74,6 @@ def _weight(each: SettingDifference) -> int:
     if each.ours is None:
         return 2
     return 1 if each.reference is None else 0
-
-
-def _row(each: SettingDifference) -> NotedRow:
-    return NotedRow((each.name, _cell(each.reference), _cell(each.ours)), each.reason)
 
 
 def _cell(value: str | None) -> str:

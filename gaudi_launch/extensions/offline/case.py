@@ -9,7 +9,6 @@ import platform
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from gaudi_launch.commands.cache.case import parts_here, root_of
 from gaudi_launch.commands.setup import case as setup
@@ -23,6 +22,7 @@ from gaudi_launch.core.engines.install.install_steps import SetupExtras
 from gaudi_launch.core.engines.install.step_runner import base_python
 from gaudi_launch.core.engines.needed_release import needed_release
 from gaudi_launch.core.engines.setups import made_by_steps
+from gaudi_launch.core.launch.report import Reporter
 from gaudi_launch.core.models.folder_lock import hold
 from gaudi_launch.core.models.hub.record import Fetched, write_record
 from gaudi_launch.core.recipes import ship
@@ -34,10 +34,6 @@ from gaudi_launch.extensions.offline.pack import (
     python_version,
 )
 from gaudi_launch.extensions.offline.pack_manifest import Manifest
-
-if TYPE_CHECKING:
-    from gaudi_launch.core.launch.report import Reporter
-
 
 _SPARE_BYTES = 1 << 28
 # an environment takes about this many times the bytes of its wheels: 3.4 GiB with compiled modules

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 import logging
 import os
@@ -9,11 +11,13 @@ import platform
 import shutil
 import subprocess
 import sys
+import zipfile
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timezone
+from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gaudi_launch.commands.cache.case import root_of
 from gaudi_launch.core.base import interrupt
@@ -36,6 +40,7 @@ from gaudi_launch.core.engines.install.step_runner import (
 from gaudi_launch.core.engines.needed_release import needed_release
 from gaudi_launch.core.engines.releases import Release, constraints_of, known
 from gaudi_launch.core.engines.setups import made_by_steps
+from gaudi_launch.core.launch.report import Reporter
 from gaudi_launch.core.models.config import looks_like_hub_id, name_of
 from gaudi_launch.core.models.folder_lock import NAME as LOCK
 from gaudi_launch.core.models.folder_lock import hold
@@ -46,7 +51,8 @@ from gaudi_launch.core.models.hub.record import RECORD, read_record
 from gaudi_launch.core.planning import profiles
 from gaudi_launch.core.planning.known_model import known_model
 from gaudi_launch.core.recipes import cache_root, ship
-from gaudi_launch.extensions.offline import launcher_wheel, pack_archive, pack_manifest
+from gaudi_launch.core.recipes.cache_root import CacheEntry
+from gaudi_launch.extensions.offline import pack_archive, pack_manifest
 from gaudi_launch.extensions.offline.pack_manifest import (
     Manifest,
     PackEngine,
@@ -62,10 +68,6 @@ from gaudi_launch.extensions.offline.pack_steps import (
     platforms,
 )
 
-if TYPE_CHECKING:
-    from gaudi_launch.core.launch.report import Reporter
-    from gaudi_launch.core.recipes.cache_root import CacheEntry
-
 _log = logging.getLogger(__name__)
 
 DEMO = "demo"
@@ -75,6 +77,8 @@ _WHEEL_BYTES = {"anywhere": 2 << 30, "gaudi": 6 << 30}
 _SPARE_BYTES = 1 << 28
 # where a measurement file names the folder of measurements
 MEASUREMENTS_PLACE = "@MEASUREMENTS@"
+# written by the installer, not part of a wheel
+_INSTALLERS = ("RECORD", "INSTALLER", "REQUESTED", "direct_url.json")
 _STEPS = "steps"
 _RECORD = ".gaudi-launch-pack.json"
 _WORK = ".gaudi-launch-work"
@@ -367,10 +371,10 @@ def _collect_launcher(order: _Order, reporter: Reporter) -> None:
     wanted, mirrors = _collect_order(order), read_mirrors()
     folder = order.stage / "launcher"
     folder.mkdir(exist_ok=True)
-    sources = launcher_wheel.checkout()
+    sources = checkout()
     steps = [] if Path(wanted.pip_python).exists() else [wanted.venv_step]
     if sources is None:
-        launcher_wheel.from_installed(folder)
+        write_installed_wheel(folder)
     else:
         # pure Python: any platform's wheel
         build = replace(wanted, platform="")
@@ -380,6 +384,39 @@ def _collect_launcher(order: _Order, reporter: Reporter) -> None:
     wheel = sorted(folder.glob("gaudi_launch-*.whl"))[0]
     needs = InstallStep("offline.step_launcher_needs", collected(wanted, folder, (str(wheel),)))
     run_steps(mirrored([needs], mirrors), reporter.say, mirrors, wanted.work / "tmp")
+
+
+def checkout() -> Path | None:
+    """Return the folder of the sources that this program runs from, None for a wheel."""
+    folder = Path(__file__).parents[3]
+    if not (folder / "pyproject.toml").is_file():
+        return None
+    return folder
+
+
+def write_installed_wheel(target: Path) -> Path:
+    """Write the wheel of the installed files to a folder; return its path.
+
+    docs: "Binary distribution format" (packaging.python.org). Raises OSError.
+    """
+    found = metadata.distribution("gaudi-launch")
+    contents: dict[str, bytes] = {}
+    for file in found.files or ():
+        name = file.as_posix()
+        own = name.startswith("gaudi_launch") and file.name not in _INSTALLERS
+        if own and "__pycache__" not in file.parts:
+            contents[name] = Path(str(file.locate())).read_bytes()
+    record = f"gaudi_launch-{found.version}.dist-info/RECORD"
+    lines = []
+    for name, content in contents.items():
+        digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
+        lines.append(f"{name},sha256={digest},{len(content)}")
+    contents[record] = "\n".join([*lines, f"{record},,", ""]).encode()
+    wheel = target / f"gaudi_launch-{found.version}-py3-none-any.whl"
+    with zipfile.ZipFile(wheel, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in contents.items():
+            archive.writestr(zipfile.ZipInfo(name), content, zipfile.ZIP_DEFLATED)
+    return wheel
 
 
 def _save_image(order: _Order) -> None:

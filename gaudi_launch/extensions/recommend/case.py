@@ -40,6 +40,7 @@ from gaudi_launch.core.planning.parse_ranges import Ranges, pair
 from gaudi_launch.core.planning.passthrough import REPLICAS, refuse_layout
 from gaudi_launch.core.planning.placement import check_named, parse_visible
 from gaudi_launch.extensions.recommend.analytic import Group, fits
+from gaudi_launch.extensions.recommend.finder import BEST, Recommendation, find
 from gaudi_launch.extensions.recommend.goal import GOALS, Goal, GoalName
 from gaudi_launch.extensions.recommend.space import (
     BATCHES,
@@ -52,6 +53,7 @@ from gaudi_launch.extensions.recommend.space import (
     ranges_of,
     takes,
 )
+from gaudi_launch.extensions.recommend.trial import Trial
 
 if TYPE_CHECKING:
     from gaudi_launch.core.host.hardware import Host
@@ -63,8 +65,6 @@ if TYPE_CHECKING:
     from gaudi_launch.core.planning.request import Request
     from gaudi_launch.core.predict.load import Load
     from gaudi_launch.core.predict.targets import Targets
-    from gaudi_launch.extensions.recommend.finder import Recommendation
-    from gaudi_launch.extensions.recommend.trial import Trial
 
 _log = logging.getLogger(__name__)
 
@@ -324,7 +324,6 @@ def solve(
 
     Raises LaunchError where the model fits no number of these cards.
     """
-    from gaudi_launch.extensions.recommend.finder import find
 
     planner = CasePlanner(case)
     found = find(case.search, case.goal, planner, progress)
@@ -347,7 +346,6 @@ class CasePlanner:
     def __call__(self, candidate: Candidate) -> Trial:
         """Return a candidate with the plan of one replica. Raises LaunchError."""
         from gaudi_launch.core.launch.prediction import setup_of
-        from gaudi_launch.extensions.recommend.trial import Trial
 
         case, launch = self.case, launch_options(self.case, candidate)
         setup = None
@@ -392,7 +390,6 @@ def save(found: Recommended, given: RecommendOptions, folder: Path) -> tuple[Pat
     Plans of an earlier search are replaced. Nothing is written without an answer, and for one that
     needs ``cluster``. Raises LaunchError.
     """
-    from gaudi_launch.extensions.recommend.finder import BEST
 
     winner, search = found.found.winner, found.case.search
     if winner is None or found.cluster is not None:

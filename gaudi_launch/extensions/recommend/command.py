@@ -7,7 +7,7 @@ from pathlib import Path
 import typer
 
 from gaudi_launch.cli.command_app import OUTPUT_JSON, CommandApp
-from gaudi_launch.cli.console import say
+from gaudi_launch.cli.console import emit_json, say
 from gaudi_launch.cli.options import Launch, LaunchOptions, RecordCommand, record
 from gaudi_launch.core.base.messages import text
 from gaudi_launch.extensions.recommend import case as cases
@@ -50,7 +50,6 @@ def recommend(
     every option that is given stays. All are forecast, the best are simulated on the traffic, and
     the answer is planned.
     """
-    from gaudi_launch.cli.console import emit_json
     from gaudi_launch.cli.work_progress import work_progress
     from gaudi_launch.extensions.recommend.view import draw, show, show_saved, to_json
 

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gaudi_launch.cli.console import console
 from gaudi_launch.cli.short_page import NotedRow, ShortPage, command_line
@@ -23,14 +23,12 @@ from gaudi_launch.core.base.messages import Message, message, rendered, text
 from gaudi_launch.core.base.optional import mapped
 from gaudi_launch.core.host.accelerators import product_of
 from gaudi_launch.core.launch.machine import load
+from gaudi_launch.core.predict.evidence import Evidence
+from gaudi_launch.extensions.recommend.case import Recommended
+from gaudi_launch.extensions.recommend.finder import Recommendation, Sensitivity
 from gaudi_launch.extensions.recommend.front import cards_for_rates
 from gaudi_launch.extensions.recommend.space import SearchCase, SearchedEngine, layout_name, layouts
-
-if TYPE_CHECKING:
-    from gaudi_launch.core.predict.evidence import Evidence
-    from gaudi_launch.extensions.recommend.case import Recommended
-    from gaudi_launch.extensions.recommend.finder import Sensitivity
-    from gaudi_launch.extensions.recommend.trial import Limit, Trial
+from gaudi_launch.extensions.recommend.trial import Limit, Trial
 
 
 @dataclass(frozen=True)
@@ -662,10 +660,57 @@ def _number(value: float) -> str:
 def draw(path: Path, answer: Recommended) -> None:
     """Write the picture of the front. Raises LaunchError (USAGE)."""
     from gaudi_launch.core.base.plotting import label, write_picture
-    from gaudi_launch.extensions.recommend import front_chart
 
     found = answer.found
     if not any(trial.served is not None for trial in found.trials):
         raise LaunchError("recommend.nothing_to_draw", ExitCode.USAGE)
     title = label("plot.front_title", model=found.case.model.name)
-    write_picture(path, front_chart.picture(found, title, path.suffix.lower()))
+    write_picture(path, front_picture(found, title, path.suffix.lower()))
+
+
+def front_picture(found: Recommendation, title: str, ending: str) -> bytes:
+    """Return a PNG or SVG file of speed against TPOT, and cards against the rate.
+
+    Raises LaunchError (FAILED).
+    """
+    from gaudi_launch.core.base.plotting import BLUE, GREEN, GREY, dress, label, rendered, sheet
+
+    with sheet(title, rows=2, size=(9, 8)) as made:
+        speed, cards = made.axes
+        dress(speed, label("plot.front"), label("plot.tpot_ms"), label("plot.per_card"))
+        others = _points([trial for trial in found.trials if trial not in found.front])
+        if others:
+            speed.scatter(*zip(*others, strict=True), color=GREY, s=18, label=label("plot.others"))
+        best = _points(found.front)
+        if best:
+            speed.plot(
+                *zip(*best, strict=True),
+                color=BLUE,
+                marker="o",
+                markersize=4,
+                label=label("plot.front"),
+            )
+        if found.winner is not None:
+            answer = _points([found.winner])
+            speed.scatter(
+                *zip(*answer, strict=True),
+                color=GREEN,
+                s=60,
+                marker="*",
+                label=label("plot.answer"),
+            )
+        speed.legend(loc="best")
+        dress(cards, label("plot.cards"), label("plot.requests_per_s"), label("plot.cards"))
+        rates = cards_for_rates(found.case, found.trials, found.goal.rate)
+        x, y = [rate for rate, _ in rates], [count for _, count in rates]
+        cards.step(x, y, color=BLUE, where="post", marker="o")
+        return rendered(made, ending)
+
+
+def _points(trials: list[Trial] | tuple[Trial, ...]) -> list[tuple[float, float]]:
+    """Return (TPOT in ms, tokens per second and card) of simulated trials."""
+    found: list[tuple[float, float]] = []
+    for trial in trials:
+        if trial.served is not None:
+            found.append((1000 * trial.served.tpot, trial.served.per_card))
+    return found

@@ -11,6 +11,7 @@ from gaudi_launch.core.base.errors import ExitCode, LaunchError, file_error
 from gaudi_launch.core.base.paths import profiles_dir
 from gaudi_launch.core.planning import parse
 from gaudi_launch.core.planning.model_name import request_name
+from gaudi_launch.core.render.yaml_text import dump
 from gaudi_launch.extensions.stack.stack_file import parse_stack
 from gaudi_launch.extensions.stack.stack_plan import LOCAL, StackPlan, changes_of, chosen_cards
 
@@ -32,7 +33,6 @@ def init(
     Raises LaunchError: USAGE for an existing file, MACHINE where the cards do not suffice; nothing
     is written then.
     """
-    from gaudi_launch.core.render.yaml_text import dump
 
     if not models:
         raise LaunchError("stack.init_models", ExitCode.USAGE)
@@ -66,7 +66,6 @@ def _with_cards_left(
 
     Return the plan of the document as it then is.
     """
-    from gaudi_launch.core.render.yaml_text import dump
 
     models = {each.name: each for each in planned.stack.models}
     entries = [each for each in document["models"] if "cards" in each.get("options", {})]

@@ -7,14 +7,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.messages import text
 from gaudi_launch.core.base.paths import machine_root
 from gaudi_launch.core.host.hardware import Host
+from gaudi_launch.core.launch.prepared import Prepared, prepare
 from gaudi_launch.core.planning.launch_options import LaunchOptions
 from gaudi_launch.core.planning.placement import Placement, choose, parse_visible
+from gaudi_launch.core.planning.plan import Plan
+from gaudi_launch.core.services.state.registry import ServiceRecord, read
 from gaudi_launch.extensions.stack.changes import (
     CardShare,
     ChangeCase,
@@ -30,11 +33,6 @@ from gaudi_launch.extensions.stack.stack_record import (
     engine_names,
     read_record,
 )
-
-if TYPE_CHECKING:
-    from gaudi_launch.core.launch.prepared import Prepared
-    from gaudi_launch.core.planning.plan import Plan
-    from gaudi_launch.core.services.state.registry import ServiceRecord
 
 # numbers of cards to try for a model that names none
 _COUNTS = (1, 2, 4, 8)
@@ -342,7 +340,6 @@ def options_of(stack: StackFile, model: StackModel, machine: str | None) -> Laun
 
 def _with_cards(model: StackModel, options: LaunchOptions) -> _Sized:
     """Return the model with its own cards, else with the fewest that fit it."""
-    from gaudi_launch.core.launch.prepared import prepare
 
     prepared = prepare(options, secret_file=True)
     if not prepared.engine.needs_cards or prepared.engine.identity.simulated:
@@ -371,7 +368,6 @@ def _with_cards(model: StackModel, options: LaunchOptions) -> _Sized:
 
 def chosen_cards(stack: StackFile, model: StackModel, machine: str | None) -> int:
     """Return the number of cards that ``plan`` would choose on the idle machine."""
-    from gaudi_launch.core.launch.prepared import prepare
 
     options = replace(options_of(stack, model, machine), cards=None)
     prepared = prepare(options, secret_file=True)
@@ -454,7 +450,6 @@ def _service(
 
 def alive_services(stack: StackFile, record: StackRecord | None) -> dict[str, ServiceRecord]:
     """Return the running services that have names of this stack, or of its record."""
-    from gaudi_launch.core.services.state.registry import read
 
     names = [stack.gateway_service]
     for model in stack.models:

@@ -116,14 +116,10 @@ def show_plan(planned: StackPlan, *, complete: bool = False) -> None:
         # the state, which is of running ones
         columns, cells = columns[:-1], [row[:-1] for row in cells]
     rows = [NotedRow(row) for row in cells]
-    warnings = [text("plan.warning", what=line) for line in _warnings(planned)]
+    found = [each.render() for service in planned.services for each in service.plan.warnings]
+    warnings = [text("plan.warning", what=line) for line in dict.fromkeys(found)]
     page = ShortPage(head, columns, rows, right=(4, 5), tail=tail, warnings=warnings)
     page.show(complete=complete)
-
-
-def _warnings(planned: StackPlan) -> list[str]:
-    found = [each.render() for service in planned.services for each in service.plan.warnings]
-    return list(dict.fromkeys(found))
 
 
 def _row(service: StackService) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import IO, TYPE_CHECKING
+from typing import IO
 
 from gaudi_launch.core.base import codec, interrupt
 from gaudi_launch.core.base.background import Loop, in_background
@@ -22,11 +22,9 @@ from gaudi_launch.core.base.json_values import mapping
 from gaudi_launch.core.base.messages import text
 from gaudi_launch.core.base.reader import parse_json
 from gaudi_launch.core.host.machine import SIMULATED
+from gaudi_launch.core.hosts.inventory import LAUNCHER, Member
 from gaudi_launch.extensions.watch.sample import HostSample
 from gaudi_launch.extensions.watch.sampler import Sampler
-
-if TYPE_CHECKING:
-    from gaudi_launch.core.hosts.inventory import Member
 
 _log = logging.getLogger(__name__)
 
@@ -208,7 +206,6 @@ def _bare(member: Member) -> Member:
 
 
 def _command(member: Member) -> list[str]:
-    from gaudi_launch.core.hosts.inventory import LAUNCHER
 
     # this program itself, which need not be on the PATH of this machine
     here = member.local and member.launcher == LAUNCHER

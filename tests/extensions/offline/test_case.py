@@ -28,8 +28,8 @@ from gaudi_launch.core.models.hub.local import find_local, folder_for
 from gaudi_launch.core.models.hub.record import Fetched, write_record
 from gaudi_launch.core.recipes import maintenance
 from gaudi_launch.extensions.offline import case as offline
-from gaudi_launch.extensions.offline import launcher_wheel, pack_archive, pack_manifest
 from gaudi_launch.extensions.offline import pack as offline_pack
+from gaudi_launch.extensions.offline import pack_archive, pack_manifest
 from gaudi_launch.extensions.offline.pack import PackOptions
 from gaudi_launch.extensions.offline.pack_manifest import (
     Manifest,
@@ -113,7 +113,7 @@ def test_an_image_with_model_measurements_and_recipes_comes_to_another_host(
     stand_in_index(tmp_path / "index")
     install_launcher(tmp_path / "site")
     # an installed program has no sources
-    monkeypatch.setattr(launcher_wheel, "checkout", lambda: None)
+    monkeypatch.setattr(offline_pack, "checkout", lambda: None)
     monkeypatch.syspath_prepend(tmp_path / "site")
     for name, value in {
         "PIP_INDEX_URL": (tmp_path / "index").as_uri(),

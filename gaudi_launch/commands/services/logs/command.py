@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, BinaryIO
+from pathlib import Path
+from typing import BinaryIO
 
 import typer
 
@@ -10,17 +11,12 @@ from gaudi_launch.cli.command_app import CommandApp
 from gaudi_launch.cli.console import emit_json, say
 from gaudi_launch.cli.endless import until_ctrl_c
 from gaudi_launch.cli.shared_options import NAME
-from gaudi_launch.commands.services.logs.view import LineObjects, log_json
+from gaudi_launch.commands.services.logs.view import LineObjects, Sink, log_json
 from gaudi_launch.core.base.errors import ExitCode, LaunchError, file_error
 from gaudi_launch.core.base.messages import text
 from gaudi_launch.core.services.log.rotate import earlier
 from gaudi_launch.core.services.log.tail import start_of_last
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from gaudi_launch.commands.services.logs.view import Sink
-    from gaudi_launch.core.services.state.registry import ServiceRecord
+from gaudi_launch.core.services.state.registry import ServiceRecord, runs
 
 app = CommandApp()
 
@@ -71,8 +67,6 @@ def logs(
             # wait until the log exists, or the service ended without one
             import time
 
-            from gaudi_launch.core.services.state.registry import runs
-
             while not path.exists() and runs(found.folder):
                 time.sleep(_POLL_SECONDS)
         with path.open("rb") as file:
@@ -121,8 +115,6 @@ def _follow(file: BinaryIO, path: Path, service: ServiceRecord, target: Sink) ->
     """
     import os
     import time
-
-    from gaudi_launch.core.services.state.registry import runs
 
     alive = True
     while alive:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import TYPE_CHECKING, Any, Protocol
+from pathlib import Path
+from typing import Any, Protocol
 
 from gaudi_launch.cli.streams import is_utf
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 class Sink(Protocol):

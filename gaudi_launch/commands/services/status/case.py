@@ -6,17 +6,14 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from gaudi_launch.core.host.hardware import Card
+from gaudi_launch.core.services.history import HistoryPoint, points, read_rows
+from gaudi_launch.core.services.metrics import EngineLoad, requests_of
+from gaudi_launch.core.services.run_record import RunRecord, read_run_record
 from gaudi_launch.core.services.server_request import ask
 from gaudi_launch.core.services.state.registry import ServiceRecord
-
-if TYPE_CHECKING:
-    from gaudi_launch.core.host.hardware import Card
-    from gaudi_launch.core.services.history import HistoryPoint
-    from gaudi_launch.core.services.metrics import EngineLoad
-    from gaudi_launch.core.services.run_record import RunRecord
-    from gaudi_launch.core.services.state.registry import ServiceRecord
 
 _PATH = "/api/serve/applications/"
 _MOST_SECONDS = 5.0
@@ -111,9 +108,6 @@ def status(name: str | None, history_seconds: float | None = None) -> ServiceSta
 
     Raises LaunchError as `resolve` does.
     """
-    from gaudi_launch.core.services.history import points, read_rows
-    from gaudi_launch.core.services.metrics import requests_of
-    from gaudi_launch.core.services.run_record import read_run_record
     from gaudi_launch.core.services.state import store
     from gaudi_launch.core.services.state.chosen import resolve
 

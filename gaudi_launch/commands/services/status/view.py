@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich.cells import set_cell_size
 
@@ -15,17 +15,13 @@ from gaudi_launch.cli.sparkline import sparkline
 from gaudi_launch.cli.views.memory_bar import memory_words
 from gaudi_launch.cli.views.run_record import run_line
 from gaudi_launch.cli.views.services import to_json as service_to_json
+from gaudi_launch.commands.services.status.case import ServiceStatus
 from gaudi_launch.core.base.durations import duration, rough, span
 from gaudi_launch.core.base.messages import text
 from gaudi_launch.core.base.optional import mapped, mean
+from gaudi_launch.core.services.history import HistoryPoint
 from gaudi_launch.core.services.log.phase_names import phase_text
-from gaudi_launch.core.services.state.registry import phase
-
-if TYPE_CHECKING:
-    from gaudi_launch.commands.services.status.case import ServiceStatus
-    from gaudi_launch.core.host.hardware import Card
-    from gaudi_launch.core.services.history import HistoryPoint
-    from gaudi_launch.core.services.state.registry import ServiceRecord
+from gaudi_launch.core.services.state.registry import ServiceRecord, phase
 
 
 def to_json(status: ServiceStatus) -> dict[str, Any]:
@@ -50,7 +46,17 @@ def to_json(status: ServiceStatus) -> dict[str, Any]:
             "estimated": estimate,
             "seconds": facts.get("warmup_seconds"),
         },
-        "cards": [_card_to_json(card) for card in status.cards],
+        "cards": [
+            {
+                "module": card.module,
+                "index": card.index,
+                "memory_used_mib": card.memory_used_mib,
+                "memory_total_mib": card.memory_total_mib,
+                "temperature_c": card.temperature_c,
+                "utilization_percent": card.utilization_percent,
+            }
+            for card in status.cards
+        ],
         "plan": {
             key: plan.get(key)
             for key in ("dtype", "argv", "env", "cpus", "numa_nodes", "memory", "cache")
@@ -60,17 +66,6 @@ def to_json(status: ServiceStatus) -> dict[str, Any]:
         "ray": mapped(asdict, status.ray),
         "folder": str(service.folder),
         **found,
-    }
-
-
-def _card_to_json(card: Card) -> dict[str, Any]:
-    return {
-        "module": card.module,
-        "index": card.index,
-        "memory_used_mib": card.memory_used_mib,
-        "memory_total_mib": card.memory_total_mib,
-        "temperature_c": card.temperature_c,
-        "utilization_percent": card.utilization_percent,
     }
 
 
@@ -119,7 +114,9 @@ def _facts(service: ServiceRecord, document: dict[str, Any]) -> list[tuple[str, 
     """Return the label and the value of each line; empty ones are not known."""
     requests = document["requests"] and text("services.load", **document["requests"])
     ray = document["ray"] and document["ray"]["dashboard"]
-    phases = [_phase_line(each, service.alive) for each in document["phases"]]
+    phases = [
+        f"{phase_text(each['name'])} {_time(each, service.alive)}" for each in document["phases"]
+    ]
     return [
         ("error", document["error"]),
         ("requests", requests),
@@ -166,11 +163,6 @@ def _warmup_line(warmup: dict[str, Any], *, simulated: bool) -> str:
         time = span(warmup["estimated"]["low"], warmup["estimated"]["high"])
         known.append(text("services.warmup_estimated", time=time))
     return text("common.between").join(known)
-
-
-def _phase_line(phase: dict[str, Any], alive: bool) -> str:
-    name = phase_text(phase["name"])
-    return f"{name} {_time(phase, alive)}"
 
 
 def show_history(points: Sequence[HistoryPoint], seconds: float) -> None:

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gaudi_launch.cli.console import console
 from gaudi_launch.core.base.messages import rendered, text
+from gaudi_launch.core.services.diagnosis.diagnose import Cause
+from gaudi_launch.core.services.diagnosis.explain import Explanation
+from gaudi_launch.core.services.log.excerpt import Excerpt
 from gaudi_launch.core.services.log.phase_names import phase_text
-
-if TYPE_CHECKING:
-    from gaudi_launch.core.services.diagnosis.diagnose import Cause
-    from gaudi_launch.core.services.diagnosis.explain import Explanation
-    from gaudi_launch.core.services.log.excerpt import Excerpt
-
 
 # of a log without a known cause
 _LOG_LINES, _FEW_LOG_LINES = 30, 15

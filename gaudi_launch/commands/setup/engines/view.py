@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gaudi_launch.cli.console import console, emit_json, table
+from gaudi_launch.commands.setup.engines.case import EngineListing, EngineState
 from gaudi_launch.core.base.messages import catalogue, language, text
 from gaudi_launch.core.base.optional import mapped
+from gaudi_launch.core.engines.engine_version import Version
+from gaudi_launch.core.engines.releases import PinTrial
 from gaudi_launch.core.engines.support import ended
-
-if TYPE_CHECKING:
-    from gaudi_launch.commands.setup.engines.case import EngineListing, EngineState
-    from gaudi_launch.core.engines.engine_version import Version
-    from gaudi_launch.core.engines.releases import PinTrial
 
 
 def show(found: EngineListing, as_json: bool, *, complete: bool) -> None:
@@ -24,7 +22,15 @@ def show(found: EngineListing, as_json: bool, *, complete: bool) -> None:
                 "asked": found.python,
                 "engines": [_row(state) for state in found.engines],
                 "gateway": _gateway(found),
-                "facts": [_facts(version) for version in found.versions],
+                "facts": [
+                    {
+                        "engine": version.label,
+                        "date": version.date,
+                        "ended": ended(version.label),
+                        "executed": version.executed,
+                    }
+                    for version in found.versions
+                ],
             }
         )
         return
@@ -46,15 +52,6 @@ def show(found: EngineListing, as_json: bool, *, complete: bool) -> None:
         return
     out.print(table("", columns[:2], [(state.name, _title(state)) for state in found.engines]))
     out.print(text("engines.more"))
-
-
-def _facts(version: Version) -> dict[str, Any]:
-    return {
-        "engine": version.label,
-        "date": version.date,
-        "ended": ended(version.label),
-        "executed": version.executed,
-    }
 
 
 def _show_facts(versions: tuple[Version, ...]) -> None:
@@ -103,12 +100,13 @@ def _row(state: EngineState) -> dict[str, Any]:
 
 
 def _trial(trial: PinTrial) -> dict[str, Any]:
-    counts = {
+    return {
+        "tried": trial.date,
+        "python": trial.python,
         "installed": trial.installed,
         "imported": trial.imported,
         "left_out": list(trial.left_out),
     }
-    return {"tried": trial.date, "python": trial.python, **counts}
 
 
 def _title(state: EngineState) -> str:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.fields import OptionRecord, switch, text, value, values
@@ -23,6 +23,7 @@ from gaudi_launch.core.base.optional import mapped
 from gaudi_launch.core.engines.entries import entry
 from gaudi_launch.core.launch import route, saved_plan
 from gaudi_launch.core.launch.prepared import prepare
+from gaudi_launch.core.launch.report import Reporter, Silent
 from gaudi_launch.core.launch.route import checked_plan
 from gaudi_launch.core.launch.saved_plan import SavedTraffic, hash_of, merged, on_this_machine, read
 from gaudi_launch.core.planning.engine_args import engine_args
@@ -34,7 +35,9 @@ from gaudi_launch.core.predict.balance import balanced
 from gaudi_launch.core.services.addresses import system_port
 from gaudi_launch.core.services.state import registry
 from gaudi_launch.extensions.bench import case as bench
+from gaudi_launch.extensions.bench.case import BenchCase, BenchWatcher
 from gaudi_launch.extensions.bench.options import BenchOptions
+from gaudi_launch.extensions.bench.run_file import BenchRun
 from gaudi_launch.extensions.bench.tune.state import (
     TuneCandidate,
     TuneFigure,
@@ -42,11 +45,6 @@ from gaudi_launch.extensions.bench.tune.state import (
     TuneState,
     new_folder,
 )
-
-if TYPE_CHECKING:
-    from gaudi_launch.core.launch.report import Reporter
-    from gaudi_launch.extensions.bench.case import BenchCase, BenchWatcher
-    from gaudi_launch.extensions.bench.run_file import BenchRun
 
 _log = logging.getLogger(__name__)
 
@@ -423,7 +421,6 @@ def start_and_measure(
     it, too.
     """
     from gaudi_launch.core.launch import serve
-    from gaudi_launch.core.launch.report import Silent
 
     one = state.candidates[trial.candidate]
     name = f"tune-{state.folder.parent.name[-8:]}"

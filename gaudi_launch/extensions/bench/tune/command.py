@@ -14,7 +14,6 @@ from gaudi_launch.extensions.bench.tune.case import TuneOptions
 
 app = CommandApp()
 
-_SHOW = "Output"
 _Tune = record(TuneOptions())
 
 
@@ -26,7 +25,7 @@ def tune(
         "--save",
         metavar="FILE",
         help="File for the best plan (default: state folder).",
-        rich_help_panel=_SHOW,
+        rich_help_panel="Output",
     ),
     everything: bool = ALL,
     as_json: bool = OUTPUT_JSON,

@@ -17,6 +17,7 @@ from gaudi_launch.core.base.fields import text as option
 from gaudi_launch.core.base.json_values import array, mapping
 from gaudi_launch.core.base.messages import text
 from gaudi_launch.core.planning.parse import number
+from gaudi_launch.extensions.kubernetes.kubectl import Kubectl, find
 from gaudi_launch.extensions.kubernetes.status import (
     CORE,
     INSTANCE,
@@ -31,7 +32,6 @@ from gaudi_launch.extensions.kubernetes.status import (
 
 if TYPE_CHECKING:
     from gaudi_launch.core.launch.report import Reporter
-    from gaudi_launch.extensions.kubernetes.kubectl import Kubectl
 
 _NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 _ENGINE = "app.kubernetes.io/component=engine"
@@ -111,7 +111,6 @@ def remove(name: str, access: Kubectl, objects: Iterable[str]) -> None:
 
 
 def _kubectl(name: str, access: Kubectl) -> Kubectl:
-    from gaudi_launch.extensions.kubernetes.kubectl import find
 
     _check_name("NAME", name)
     _check_name("--namespace", access.namespace)

@@ -11,15 +11,14 @@ from gaudi_launch.cli.command_app import JSON, CommandApp
 from gaudi_launch.cli.endless import until_ctrl_c
 from gaudi_launch.cli.record_options import RecordCommand, record
 from gaudi_launch.cli.shared_options import ALL
+from gaudi_launch.cli.terminal import Terminal
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.messages import text
 from gaudi_launch.extensions.kubernetes.kube import case as kube
 from gaudi_launch.extensions.kubernetes.kube.case import LogOptions
 from gaudi_launch.extensions.kubernetes.kubectl import Kubectl
 
-app = CommandApp(
-    no_args_is_help=True,
-)
+app = CommandApp(no_args_is_help=True)
 
 _Access = record(Kubectl())
 _Logs = record(LogOptions())
@@ -45,7 +44,6 @@ def status(
     That is a node, huge pages, the image or the warm-up.
     """
     from gaudi_launch.cli.console import emit_json
-    from gaudi_launch.cli.terminal import Terminal
     from gaudi_launch.extensions.kubernetes.kube.view import show
 
     found = kube.status(name, access, Terminal())
@@ -62,7 +60,6 @@ def logs(
     options: LogOptions = _Logs,
 ) -> None:
     """Print the engines' logs. '| gaudi-launch why -' explains a failed launch."""
-    from gaudi_launch.cli.terminal import Terminal
 
     with until_ctrl_c():
         kube.logs(name, access, options, Terminal())
@@ -79,8 +76,6 @@ def delete(
 ) -> None:
     """Delete a deployment after listing its objects. PVCs are kept unless --volumes."""
     import sys
-
-    from gaudi_launch.cli.terminal import Terminal
 
     objects = kube.removal(name, access, Terminal(), volumes=volumes)
     for each in objects:

@@ -41,17 +41,15 @@ def show(found: Sequence[Status], *, complete: bool = False) -> None:
         )
         for _, pod in sorted(pods, key=lambda pair: pair[1].phase == "ready")
     ]
-    lines = [text("common.pair", label=each.name, value=_workloads(each)) for each in found]
+    lines = []
+    for each in found:
+        replicas = [f"{one.kind} {one.name} {one.ready}/{one.wanted}" for one in each.workloads]
+        value = text("common.between").join(replicas) or text("common.none")
+        lines.append(text("common.pair", label=each.name, value=value))
     page = ShortPage(
         head, columns, rows, right=(2, 3), warnings=lines, left_out="kube.more_deployments"
     )
     page.show(complete=complete)
-
-
-def _workloads(deployment: Status) -> str:
-    """Return the ready and the desired replicas of a deployment."""
-    parts = [f"{each.kind} {each.name} {each.ready}/{each.wanted}" for each in deployment.workloads]
-    return text("common.between").join(parts) or text("common.none")
 
 
 def _next(found: Sequence[Status]) -> str:

@@ -26,7 +26,6 @@ from gaudi_launch.extensions.kubernetes.target import ServedModel
 
 RESOURCE = "aws.amazon.com/neuron"  # one device is a chip with two cores
 IMAGE = "public.ecr.aws/data-on-eks/ray2.22.0-py310-llama2-13b-neuron:latest"
-_ENTRY = "ray_serve_llama2:entrypoint"
 _DEPLOYMENT = "Llama-2-13b-chat-hf"  # the name in the image's application; the model is MODEL_ID
 # the example requests 180 of 192 CPUs and 700 GB of 768 GiB
 _CPU_SHARE, _MEMORY_SHARE = 180 / 192, 0.85
@@ -130,7 +129,7 @@ def _application(model: str, cores: int, cpus: int, replicas: tuple[int, int]) -
             {
                 "name": "llama2",
                 "route_prefix": "/",
-                "import_path": _ENTRY,
+                "import_path": "ray_serve_llama2:entrypoint",
                 "runtime_env": {
                     "env_vars": {
                         "MODEL_ID": model,

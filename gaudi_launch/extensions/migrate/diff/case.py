@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.core.engines.conditions import Condition, conditions
 from gaudi_launch.core.engines.known_versions import (
     matching,
     newest_or_none,
@@ -25,7 +26,6 @@ from gaudi_launch.core.engines.version_facts import (
 
 if TYPE_CHECKING:
     from gaudi_launch.core.base.messages import Message
-    from gaudi_launch.core.engines.conditions import Condition
     from gaudi_launch.core.engines.engine_version import Version
     from gaudi_launch.core.models.cached_layers import CacheKind
     from gaudi_launch.core.models.model import Model
@@ -291,7 +291,6 @@ def _used(plans: PlansDiff, options: LaunchOptions) -> frozenset[str]:
 def _problems(
     old: Version, new: Version, model: Model | None, plans: PlansDiff | None, options: LaunchOptions
 ) -> tuple[KnownProblem, ...]:
-    from gaudi_launch.core.engines.conditions import conditions
     from gaudi_launch.core.engines.launch_conditions import values_of
     from gaudi_launch.core.engines.launched import Launched, concerning
 

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from gaudi_launch.core.planning.support_answer import LayerCache, ModelSupport
     from gaudi_launch.extensions.migrate.diff.case import (
         EnginesDiff,
-        KnownProblem,
         NamesDiff,
         PlannedSide,
         PlansDiff,
@@ -36,7 +35,19 @@ def to_json(found: EnginesDiff) -> dict[str, Any]:
         "options": _names(found.options),
         "variables": mapped(_names, found.variables),
         "plans": mapped(_plans, found.plans),
-        "problems": [_problem(each) for each in found.problems],
+        "problems": [
+            {
+                "id": each.problem.id,
+                "message": each.problem.problem.render(),
+                "thread": each.problem.thread,
+                "url": each.problem.url,
+                "state": each.problem.state,
+                "date": each.problem.date,
+                "in_left": each.in_left,
+                "in_right": each.in_right,
+            }
+            for each in found.problems
+        ],
     }
 
 
@@ -131,19 +142,6 @@ def _plan_numbers(plan: Plan) -> dict[str, Any]:
         "graphs": gib.get("graphs"),
         "kv": gib.get("kv"),
         "blocks": plan.num_blocks,
-    }
-
-
-def _problem(each: KnownProblem) -> dict[str, Any]:
-    return {
-        "id": each.problem.id,
-        "message": each.problem.problem.render(),
-        "thread": each.problem.thread,
-        "url": each.problem.url,
-        "state": each.problem.state,
-        "date": each.problem.date,
-        "in_left": each.in_left,
-        "in_right": each.in_right,
     }
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from prometheus_client import CollectorRegistry
+from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, SummaryMetricFamily
 from prometheus_client.registry import Collector
 
@@ -334,8 +334,6 @@ def registry(machine: str | None = None, *, fresh: bool = False) -> CollectorReg
 
 def page(machine: str | None = None) -> str:
     """Return one scrape in Prometheus' text form."""
-    from prometheus_client import generate_latest
-
     return generate_latest(registry(machine)).decode()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import typer
 
 from gaudi_launch.cli.command_app import CommandApp
+from gaudi_launch.cli.console import emit_json, emit_json_line, give_up
 from gaudi_launch.cli.endless import until_ctrl_c
 from gaudi_launch.cli.machine_option import MACHINE
 from gaudi_launch.cli.times import time_option
@@ -43,7 +44,6 @@ def top(
     import sys
     import time
 
-    from gaudi_launch.cli.console import emit_json
     from gaudi_launch.extensions.watch.top import case
     from gaudi_launch.extensions.watch.top.view import printed_lines, to_json
 
@@ -55,8 +55,6 @@ def top(
             return emit_json(to_json(found))
         return print("\n".join(printed_lines(found, width)))
     if as_json or not (sys.stdout.isatty() and sys.stdin.isatty()):
-        from gaudi_launch.cli.console import emit_json_line, give_up
-
         try:
             with until_ctrl_c():
                 for found in case.repeated(request, time.sleep):

@@ -127,7 +127,7 @@ class TopState:
             (host, each)
             for host in self.hosts
             for each in host.services
-            if self._is_of_interest(each)
+            if self.everything or each.phase != "stopped"
         ]
         kept = [pair for pair in found if self._passes(_service_texts(*pair))]
         return sorted(kept, key=lambda pair: not pair[1].alive)
@@ -139,9 +139,6 @@ class TopState:
             return None
         self.selected = min(max(0, self.selected), len(rows) - 1)
         return rows[self.selected][1]
-
-    def _is_of_interest(self, service: ServiceSample) -> bool:
-        return self.everything or service.phase != "stopped"
 
     def _passes(self, texts: tuple[str | None, ...]) -> bool:
         wanted = self.filter.lower()

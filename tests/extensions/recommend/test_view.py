@@ -6,10 +6,10 @@ import pytest
 
 from gaudi_launch.core.base import plotting
 from gaudi_launch.extensions.recommend.finder import Recommendation
-from gaudi_launch.extensions.recommend.front_chart import picture
 from gaudi_launch.extensions.recommend.goal import Served
 from gaudi_launch.extensions.recommend.space import Candidate
 from gaudi_launch.extensions.recommend.trial import Trial
+from gaudi_launch.extensions.recommend.view import front_picture
 from tests.support.plots import NotedAxis, noted_sheet
 from tests.support.recommend import goal, table_case
 
@@ -42,7 +42,7 @@ def found(winner: Trial | None, *trials: Trial, front: tuple[Trial, ...]) -> Rec
 
 def test_the_front_the_others_and_the_answer_are_drawn(axes: tuple[NotedAxis, NotedAxis]) -> None:
     every = found(SLOW, SLOW, BEATEN, FAST, Trial(ONE), front=(FAST, SLOW))
-    assert picture(every, "the title", ".svg") == b".svg"
+    assert front_picture(every, "the title", ".svg") == b".svg"
     speed, cards = axes
     grey, blue, green = plotting.GREY, plotting.BLUE, plotting.GREEN
     front, others, answer = words("front", "others", "answer")
@@ -69,6 +69,6 @@ def test_the_front_the_others_and_the_answer_are_drawn(axes: tuple[NotedAxis, No
 
 
 def test_a_search_without_an_answer_is_drawn_too(axes: tuple[NotedAxis, NotedAxis]) -> None:
-    assert picture(found(None, Trial(ONE), front=()), "the title", ".png") == b".png"
+    assert front_picture(found(None, Trial(ONE), front=()), "the title", ".png") == b".png"
     assert [each[0] for each in axes[0].drawn] == ["dress", "legend"]
     assert axes[1].drawn[1][1] == ([], [])

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_launch.extensions.offline import launcher_wheel
+from gaudi_launch.extensions.offline import pack
 from tests.support.places import TOP
 
 
 def test_a_checkout_is_known_by_its_project_file() -> None:
-    assert launcher_wheel.checkout() == TOP
+    assert pack.checkout() == TOP
 
 
 def test_a_wheel_is_made_of_what_an_installer_wrote(
@@ -37,7 +37,7 @@ def test_a_wheel_is_made_of_what_an_installer_wrote(
     record = "".join(f"{name},,\n" for name in (*files, "../../bin/gaudi-launch"))
     (info / "RECORD").write_text(record + "gaudi_launch-9.9.dist-info/RECORD,,\n")
     monkeypatch.syspath_prepend(site)
-    wheel = launcher_wheel.from_installed(tmp_path)
+    wheel = pack.write_installed_wheel(tmp_path)
     assert wheel == tmp_path / "gaudi_launch-9.9-py3-none-any.whl"
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
