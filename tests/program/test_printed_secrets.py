@@ -73,7 +73,15 @@ def test_a_secret_of_another_command_is_not_printed(
     capsys: pytest.CaptureFixture[str], words: tuple[str, ...], form: tuple[str, ...]
 ) -> None:
     given = (f"HF_TOKEN={SECRET}", f"VLLM_PLUGINS=auth_token={SECRET}")
-    line = shlex.join(("env", *given, "vllm", "serve", "Qwen/Qwen3-8B", *words))
-    code, out, err = output(capsys, "migrate", line, *form)
-    assert code != ExitCode.FAILED
-    assert SECRET not in out + err
+    engine = ("vllm", "serve", "Qwen/Qwen3-8B")
+    for line in (
+        ("env", *given, *engine, *words),
+        ("wrapper", *words, *engine),
+        # they are refused: no model, no engine, no script
+        ("vllm", "serve", *words[:2]),
+        ("./x.sh", *words),
+        ("run.py", *words),
+    ):
+        code, out, err = output(capsys, "migrate", shlex.join(line), *form)
+        assert code != ExitCode.FAILED
+        assert SECRET not in out + err, line

@@ -40,9 +40,11 @@ from gaudi_launch.core.planning.secret_args import secrets_in, with_secret_moved
 from gaudi_launch.extensions.migrate.import_scripts import read_call, request_of
 from gaudi_launch.extensions.migrate.start_command import (
     StartCommand,
+    for_people,
     read_compose,
     read_start,
     split_shell,
+    without_secrets,
 )
 
 # a Gaudi2 server with eight OAM cards, for which the scripts were written
@@ -192,7 +194,10 @@ def _engine_start(words: list[str]) -> StartCommand | None:
         return read_start(_split(words), known)
     except (ValueError, OSError) as error:
         raise LaunchError(
-            "migrate.quoting", ExitCode.USAGE, found=text[:200], why=str(error).split("\n")[0]
+            "migrate.quoting",
+            ExitCode.USAGE,
+            found=redact_text(text)[:200],
+            why=str(error).split("\n")[0],
         ) from None
 
 
@@ -242,18 +247,20 @@ def _with_variables(start: StartCommand) -> None:
 def _converted(start: StartCommand, moved_to: str | None = None) -> ConvertedStart:
     _with_variables(start)
     engine, arguments, unread = _engine_of(start, moved_to)
-    unread = [*start.unread, *unread]
+    unread = [*without_secrets(start.unread), *unread]
     named: list[Argument] = []
     passed: list[Argument] = []
+    before = ""
     for each in arguments:
         is_model = each.positional or each.name in _MODEL
         readable = "$" not in "".join(each.words)
         if is_model and readable and not named:
             named.append(each)
         elif is_model or not readable:
-            unread.append(shlex.join(each.words))
+            unread.append(shlex.join(without_secrets((before, *each.words))[1:]))
         elif each.name != "--sharded":
             passed.append(each)
+        before = each.words[-1]
     request = _requested(start, engine, _model_of(start, named), passed)
     hidden = _hidden(request, start.variables)
     notes = []
@@ -274,7 +281,7 @@ def _model_of(start: StartCommand, named: Sequence[Argument]) -> str:
     """Return the model that a command names. Raises LaunchError (USAGE) without one."""
     model = start.path(named[0].value or named[0].name) if named else ""
     if not model or "$" in model:
-        found = shlex.join(start.words)[:200] or start.image or start.engine
+        found = for_people(start.words) or start.image or start.engine
         raise LaunchError("migrate.model", ExitCode.USAGE, found=found)
     return model
 
@@ -408,7 +415,7 @@ def _split(words: list[str]) -> list[str]:
         return split_shell(words[0])
     except ValueError as error:
         raise LaunchError(
-            "migrate.quoting", ExitCode.USAGE, found=words[0][:200], why=str(error)
+            "migrate.quoting", ExitCode.USAGE, found=redact_text(words[0])[:200], why=str(error)
         ) from None
 
 

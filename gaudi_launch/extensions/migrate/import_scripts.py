@@ -17,9 +17,10 @@ from functools import partial
 from typing import Any, TypeVar
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.core.base.redact import redact_text
 from gaudi_launch.core.planning import parse, parse_ranges
 from gaudi_launch.core.planning.request import Request
-from gaudi_launch.extensions.migrate.start_command import ASSIGNMENT, ends_command
+from gaudi_launch.extensions.migrate.start_command import ASSIGNMENT, ends_command, for_people
 
 LETTERS = {
     "1.21": "hw:n:m:u:p:d:i:o:t:l:b:e:c:r:sfza",
@@ -76,7 +77,7 @@ def read_call(words: Sequence[str], release: str | None = None) -> ScriptCall:
         folder, name = posixpath.dirname(script) or ".", posixpath.basename(script)
         release = release or _SCRIPTS.get(name)
     if release is None and not rest and name not in _SCRIPTS:
-        raise LaunchError("migrate.unknown", ExitCode.USAGE, found=" ".join(words)[:200])
+        raise LaunchError("migrate.unknown", ExitCode.USAGE, found=for_people(words))
     return ScriptCall(release or _tell(rest, name), tuple(rest), variables, folder)
 
 
@@ -94,7 +95,7 @@ def _tell(arguments: Sequence[str], script: str) -> str:
     if script:
         can.pop("deepseek_r1", None)
     if not can:
-        raise LaunchError("migrate.unknown", ExitCode.USAGE, found=" ".join(arguments)[:200])
+        raise LaunchError("migrate.unknown", ExitCode.USAGE, found=for_people(arguments))
     first = next(iter(can))
     if "deepseek_r1" in can:
         # the options of start_vllm.sh are also options of the other scripts; its models differ
@@ -124,7 +125,10 @@ def request_of(
         ) from None
     if left:
         raise LaunchError(
-            "migrate.left_over", ExitCode.USAGE, found=" ".join(left), release=call.release
+            "migrate.left_over",
+            ExitCode.USAGE,
+            found=for_people(left),
+            release=call.release,
         )
     given = dict(options)
     if "-h" in given:
@@ -233,7 +237,7 @@ def _words(text: str) -> tuple[str, ...]:
         return tuple(shlex.split(text))
     except ValueError as error:
         raise LaunchError(
-            "migrate.quoting", ExitCode.USAGE, found=text[:200], why=str(error)
+            "migrate.quoting", ExitCode.USAGE, found=redact_text(text)[:200], why=str(error)
         ) from None
 
 

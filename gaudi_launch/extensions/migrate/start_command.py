@@ -9,10 +9,13 @@ import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import PurePosixPath
 from typing import Any
 
 from gaudi_launch.core.base.json_values import mapping
+from gaudi_launch.core.base.redact import redact_text
+from gaudi_launch.core.base.redact_values import redact_arguments
 from gaudi_launch.core.planning.engine_argument import Argument, read_words
 from gaudi_launch.core.planning.option_table import EngineOption, OptionTable
 
@@ -52,6 +55,16 @@ def split_shell(text: str) -> list[str]:
     lexer = shlex.shlex(text, posix=True, punctuation_chars=_OPERATORS)
     lexer.whitespace, lexer.whitespace_split, lexer.commenters = " \t\r", True, ""
     return list(lexer)
+
+
+def for_people(words: Sequence[str]) -> str:
+    """Return the begin of a command without secrets."""
+    return redact_text(" ".join(without_secrets(("", *words))[1:]))[:200]
+
+
+def without_secrets(words: Sequence[str]) -> list[str]:
+    """Return arguments without those behind the name of a secret; `redact_text` finds others."""
+    return [*words[:1], *(redact_arguments(pair)[1] for pair in pairwise(words))]
 
 
 def ends_command(word: str) -> bool:
