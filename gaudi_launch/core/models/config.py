@@ -154,21 +154,24 @@ def counted_with(document: Mapping[str, Any]) -> tuple[int, int | None]:
 
 def read_config(folder: Path) -> dict[str, Any]:
     """Return config.json of a folder. Raises LaunchError (MODEL)."""
-    file = folder / "config.json"
+    document, own = _document(folder / "config.json"), folder / MODELOPT
+    if "quantization_config" in document or not own.is_file():
+        return document
+    return with_modelopt(document, _document(own))
+
+
+def _document(file: Path) -> dict[str, Any]:
+    """Return the document of a file of a model. Raises LaunchError (MODEL)."""
     try:
         with file.open("rb") as opened:
             content = opened.read(_MOST_CONFIG_BYTES + 1)
     except FileNotFoundError:
-        raise LaunchError("models.no_config", ExitCode.MODEL, path=str(folder)) from None
+        raise LaunchError("models.no_config", ExitCode.MODEL, path=str(file.parent)) from None
     except OSError as error:
         raise LaunchError(
             "models.bad_config", ExitCode.MODEL, path=str(file), why=error.strerror or ""
         ) from None
-    document = parse_config(content, str(file))
-    own = folder / MODELOPT
-    if "quantization_config" in document or not own.is_file():
-        return document
-    return with_modelopt(document, parse_config(own.read_bytes(), str(own)))
+    return parse_config(content, str(file))
 
 
 def with_modelopt(document: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:

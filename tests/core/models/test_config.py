@@ -317,6 +317,13 @@ def test_config_files_that_cannot_be_read(tmp_path: Path) -> None:
         more.write(" ")
     bad[2]["why"] = "it is larger than 8192 KiB"
     assert config_error(tmp_path) == bad
+    file.write_text("{}")
+    own = tmp_path / "hf_quant_config.json"
+    own.write_text("x" * (9 << 20))
+    assert config_error(tmp_path) == ("models.bad_config", 5, {**bad[2], "path": str(own)})
+    own.write_text('{"quantization": {"quant_algo": "FP8"}}')
+    settings = {"quant_method": "modelopt", "quant_algo": "FP8"}
+    assert read_config(tmp_path) == {"quantization_config": settings}
 
 
 _WORD = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._]{0,9}", fullmatch=True)
