@@ -63,7 +63,10 @@ def for_people(words: Sequence[str]) -> str:
 
 
 def without_secrets(words: Sequence[str]) -> list[str]:
-    """Return arguments without those behind the name of a secret; `redact_text` finds others."""
+    """Return arguments without those behind the name of a secret.
+
+    `redact_text` finds others.
+    """
     return [*words[:1], *(redact_arguments(pair)[1] for pair in pairwise(words))]
 
 
