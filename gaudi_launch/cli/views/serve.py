@@ -133,7 +133,6 @@ def say_ready(model: str, url: str, seconds: int, log: str, path: str, no_chat: 
 
     ``path`` is the path that answered, ``no_chat`` the refusal of a chat.
     """
-
     print(text("serve.ready", model=model, url=url, seconds=seconds))
     if path not in POOLED.values():
         print(text("serve.chat_hint", name=PurePath(log).parent.name))
@@ -154,7 +153,6 @@ def first_request(model: str, url: str, path: str, no_chat: str = "", *headers: 
 
 def _question(path: str, model: str, *, chats: bool) -> tuple[str, dict[str, Any]]:
     """Return a first request in the server's API: path and content."""
-
     asked = "What is the capital of France?"
     if path == "/generate":
         # TGI's chat would read the model's name as that of an adapter (router/src/lib.rs)

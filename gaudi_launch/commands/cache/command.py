@@ -40,7 +40,6 @@ def list_(
 @app.command()
 def show(key: str, cache: Path | None = CACHE, as_json: bool = JSON) -> None:
     """Show one key: its model and machine, compiled buckets, and fill times."""
-
     view.show_key(*use_case.indexed(use_case.root_of(cache), key), as_json)
 
 
@@ -57,7 +56,6 @@ def verify(
 
     Sizes, checksums, empty and foreign files and interrupted fills are found.
     """
-
     root = use_case.root_of(cache)
     verdicts = use_case.verify(root, key, quick=quick)
     view.show_verdicts(root, verdicts, as_json)
@@ -77,7 +75,6 @@ def prune(
     as_json: bool = JSON,
 ) -> None:
     """Remove keys by size or age. Only shows them without --yes; keeps keys in use."""
-
     root = use_case.root_of(cache)
     doomed, removed = use_case.prune(root, max_size, older, remove=yes)
     view.show_pruned(root, doomed, removed, yes, as_json)
@@ -86,7 +83,6 @@ def prune(
 @app.command()
 def export(key: str, file: Path, cache: Path | None = CACHE, as_json: bool = JSON) -> None:
     """Write one key to FILE.tar.zst, to import on another machine."""
-
     root = use_case.root_of(cache)
     entry = maintenance.find(root, key)
     files, total = ship.export(root, entry, file)
@@ -104,7 +100,6 @@ def import_(
     machine: str | None = MACHINE,
 ) -> None:
     """Import an exported key; refuse one compiled for another machine."""
-
     root = use_case.root_of(cache)
     view.show_imported(
         root, ship.import_(root, file, use_case.parts_here(machine), force=force), as_json
@@ -120,7 +115,6 @@ def sync(
     as_json: bool = JSON,
 ) -> None:
     """Print or run the rsync command that copies a key elsewhere."""
-
     words = use_case.sync_command(use_case.root_of(cache), key, target)
     if run:
         use_case.sync(words)
@@ -134,5 +128,4 @@ def adopt(as_json: bool = JSON, options: LaunchOptions = Launch) -> None:
 
     Give -c DIR and the options of its serve.
     """
-
     view.show_adopted(*use_case.adopt(options), as_json)

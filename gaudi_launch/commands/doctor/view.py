@@ -154,7 +154,6 @@ def show_fixed(result: FixResult, *, strict: bool, verbose: bool, as_json: bool)
 
 def show_undone(root: Path, outcomes: Sequence[RemedyOutcome], as_json: bool) -> ExitCode:
     """Print what became of each change that was reverted, and return the exit code."""
-
     code = ExitCode.FAILED if has_failed(outcomes) else ExitCode.DONE
     if as_json:
         changes = [_outcome_json(outcome) for outcome in outcomes]

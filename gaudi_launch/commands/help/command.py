@@ -65,7 +65,6 @@ def help(
 
 def _page(words: list[str]) -> DocsPage | None:
     """Return the page that one argument names, if any."""
-
     if len(words) != 1:
         return None
     try:

@@ -17,7 +17,6 @@ def show(
     as_json: bool = JSON,
 ) -> None:
     """Show one profile file, with the source of each value."""
-
     show_file(find(name), as_json)
 
 

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
 def show_file(profile: Profile, as_json: bool) -> None:
     """Print a profile as its file has it."""
-
     if as_json:
         document = read_document(profile.file)
         emit_json({"schema": 1, "file": str(profile.file), "own": profile.own, "profile": document})

@@ -225,7 +225,6 @@ def measure(case: BenchCase, watcher: BenchWatcher) -> BenchRun:
 
 def _run_so_far(found: Target) -> RunRecord | None:
     """Return the record of simulated cards; None for other services and for a URL."""
-
     if found.name is None or mapping(found.plan.get("engine")).get("simulated") is not True:
         return None
     service = chosen.find(found.name)

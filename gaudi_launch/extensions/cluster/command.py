@@ -35,7 +35,6 @@ def plan(
 
     Hosts are queried over ssh; with snapshots of all hosts no connection is made.
     """
-
     unknown = any(each.snapshot is None for each in cases.members(cluster, options.python))
     case = cases.read(options, cluster, ask=unknown)
     if as_json:
@@ -62,7 +61,6 @@ def up(
 
     A failure or Ctrl-C stops everything that was started. 'cluster down' stops it later.
     """
-
     limit = if_given(seconds, "--wait", ready_seconds)
     case = cases.read(options, cluster, ask=True)
     if dry_run:
@@ -88,7 +86,6 @@ def status(
 ) -> None:
     """Show every host's processes, Ray's state and the engine's. Exit code 0: all healthy, else
     1."""
-
     running, state = cases.status(name)
     view.show_status(running, state, as_json)
     raise typer.Exit(0 if state.whole else 1)
@@ -105,7 +102,6 @@ def down(
 ) -> None:
     """Stop the engine and this cluster's Ray on every host, nothing else. With --hosts or
     --inventory also for a cluster that was started from another machine."""
-
     name, ending = cases.to_end(hosts, python)
     if dry_run:
         return view.dry_down(ending, name, as_json)

@@ -324,7 +324,6 @@ def solve(
 
     Raises LaunchError where the model fits no number of these cards.
     """
-
     planner = CasePlanner(case)
     found = find(case.search, case.goal, planner, progress)
     winner = found.winner
@@ -390,7 +389,6 @@ def save(found: Recommended, given: RecommendOptions, folder: Path) -> tuple[Pat
     Plans of an earlier search are replaced. Nothing is written without an answer, and for one that
     needs ``cluster``. Raises LaunchError.
     """
-
     winner, search = found.found.winner, found.case.search
     if winner is None or found.cluster is not None:
         return ()

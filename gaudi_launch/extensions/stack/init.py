@@ -33,7 +33,6 @@ def init(
     Raises LaunchError: USAGE for an existing file, MACHINE where the cards do not suffice; nothing
     is written then.
     """
-
     if not models:
         raise LaunchError("stack.init_models", ExitCode.USAGE)
     if path.exists():
@@ -66,7 +65,6 @@ def _with_cards_left(
 
     Return the plan of the document as it then is.
     """
-
     models = {each.name: each for each in planned.stack.models}
     entries = [each for each in document["models"] if "cards" in each.get("options", {})]
     fewest = [each["options"]["cards"] for each in entries]

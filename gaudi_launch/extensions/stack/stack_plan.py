@@ -340,7 +340,6 @@ def options_of(stack: StackFile, model: StackModel, machine: str | None) -> Laun
 
 def _with_cards(model: StackModel, options: LaunchOptions) -> _Sized:
     """Return the model with its own cards, else with the fewest that fit it."""
-
     prepared = prepare(options, secret_file=True)
     if not prepared.engine.needs_cards or prepared.engine.identity.simulated:
         return _Sized(model, options, prepared, 0, None)
@@ -368,7 +367,6 @@ def _with_cards(model: StackModel, options: LaunchOptions) -> _Sized:
 
 def chosen_cards(stack: StackFile, model: StackModel, machine: str | None) -> int:
     """Return the number of cards that ``plan`` would choose on the idle machine."""
-
     options = replace(options_of(stack, model, machine), cards=None)
     prepared = prepare(options, secret_file=True)
     made = replace(prepared, host=with_cards(prepared.host)).plan()
@@ -450,7 +448,6 @@ def _service(
 
 def alive_services(stack: StackFile, record: StackRecord | None) -> dict[str, ServiceRecord]:
     """Return the running services that have names of this stack, or of its record."""
-
     names = [stack.gateway_service]
     for model in stack.models:
         names += stack.services_of(model)

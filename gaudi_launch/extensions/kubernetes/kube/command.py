@@ -60,7 +60,6 @@ def logs(
     options: LogOptions = _Logs,
 ) -> None:
     """Print the engines' logs. '| gaudi-launch why -' explains a failed launch."""
-
     with until_ctrl_c():
         kube.logs(name, access, options, Terminal())
 
