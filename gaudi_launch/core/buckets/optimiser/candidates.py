@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     Integers = NDArray[np.int64]
 
 _STARTS = (1.0, 0.3, 4.0)
+# rows whose values are computed at once: their tables stay in the processor's cache
+_ROWS_TOGETHER = 4
 
 Pair = tuple[int, int]
 """(batch, size): size is query tokens or blocks."""
@@ -148,7 +150,10 @@ def _programmes(
         times.append(phase.time(float(row), table[:end]))
         if row in must:
             first = r
-    values = _values(masses, times, np.asarray(prices))
+    values: list[Floats] = []
+    for start in range(0, len(rows), _ROWS_TOGETHER):
+        some = slice(start, start + _ROWS_TOGETHER)
+        values.extend(_values(masses[some], times[some], np.asarray(prices)))
     best = np.full((len(prices), len(rows) + 1), np.inf)
     best[:, 0] = 0.0
     came: list[list[tuple[int, _Sizes]]] = [[] for _ in prices]
