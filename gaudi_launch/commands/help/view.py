@@ -64,7 +64,11 @@ def show_found(found: Found) -> None:
         ),
         (
             "questions.found_pages",
-            [HelpEntry(f"help {_topic(page.name)}", page.title) for page in found.pages],
+            [
+                # a page that has the name of a command is named as a file
+                HelpEntry(f"help {page.name}{'.md' * (page.name in COMMANDS)}", page.title)
+                for page in found.pages
+            ],
         ),
         (
             "questions.found_commands",
@@ -77,11 +81,6 @@ def show_found(found: Found) -> None:
         if entries:
             print("\n" + painted(text(title), BOLD, coloured=coloured))
             print("\n".join(entry_lines(entries, terminal_width(), coloured)))
-
-
-def _topic(page: str) -> str:
-    """Return a page's name for `help`: as a file where a command has it."""
-    return f"{page}.md" if page in COMMANDS else page
 
 
 def question_lines(shown: Sequence[Question], width: int, *, coloured: bool) -> Iterator[str]:

@@ -39,7 +39,7 @@ from gaudi_launch.core.engines.install.installation import (
 )
 from gaudi_launch.core.engines.install.step_runner import mirrored
 from gaudi_launch.core.engines.needed_release import needed_release
-from gaudi_launch.core.engines.releases import Release, known
+from gaudi_launch.core.engines.releases import known
 from gaudi_launch.core.engines.setups import image_recipe, made_by_steps
 from gaudi_launch.core.planning.container import PROGRAMS
 
@@ -168,7 +168,9 @@ def _gaudi(
 ) -> None:
     """Set up an engine for Gaudi: in a virtual environment or an image."""
     release = needed_release(engine)
-    place = place or _usual_place(release)
+    if place is None:
+        # a virtual environment takes its PyTorch from this image
+        place = "docker" if release.bare_image is None else "venv"
     if place not in environment.PLACES:
         _refuse_place(place)
     if python is not None and place in PROGRAMS:
@@ -216,13 +218,6 @@ def _show_done(done: SetupResult, engine: str, place: str, *, scale_out: bool) -
     show_leftovers(done.replaced)
     if scale_out and done.image is None:
         typer.echo(text("setup.scale_out"))
-
-
-def _usual_place(release: Release) -> str:
-    """Return venv for a release with an image that has its PyTorch, else docker."""
-    if release.bare_image is None:
-        return "docker"
-    return "venv"
 
 
 def _build_image(

@@ -50,18 +50,12 @@ def row(judged: Judged, chosen: bool, result: WarmupResult, columns: Sequence[st
         "graphs": f"{judged.graphs:,}",
         "prompt": f"{judged.prompt_graphs:,}",
         "decode": f"{judged.decode_graphs:,}",
-        "uncovered": _uncovered(judged),
+        "uncovered": "?" if judged.holes is None else f"{judged.holes.shapes:,}",
         "overhead": _percent(judged),
         "cold": _span(result.per_graph, judged),
         "cached": _span(result.per_graph_cached, judged),
     }
     return [cells[name] for name in columns]
-
-
-def _uncovered(judged: Judged) -> str:
-    if judged.holes is None:
-        return "?"
-    return f"{judged.holes.shapes:,}"
 
 
 def _percent(judged: Judged) -> str:

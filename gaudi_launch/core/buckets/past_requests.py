@@ -102,13 +102,7 @@ def read_workload(source: str) -> list[RequestLengths]:
     A file is CSV, JSON lines or a saved /metrics page; also .gz. Raises LaunchError: USAGE when it
     cannot be read as requests, FAILED when the server does not answer.
     """
-    return read_timed(source)[0]
-
-
-def read_timed(source: str) -> tuple[list[RequestLengths], bool]:
-    """Return requests as `read_workload`, and whether the source has their times."""
-    found = read_past(source)
-    return found.requests, found.timed
+    return read_past(source).requests
 
 
 def read_past(source: str) -> PastRequests:

@@ -103,8 +103,9 @@ def _user_words(container: Container) -> Iterator[str]:
 def _network_words(container: Container) -> Iterator[str]:
     if not container.ports:
         yield "--network=host"
+    address = f"{in_url(container.address)}:" if container.address else ""
     for outside, inside in container.ports:
-        yield from ("-p", f"{_published(container.address)}{outside}:{inside}")
+        yield from ("-p", f"{address}{outside}:{inside}")
 
 
 def _variable_words(container: Container) -> Iterator[str]:
@@ -147,10 +148,6 @@ def card_indices(host: Host, modules: Sequence[int]) -> tuple[int, ...]:
             raise LaunchError("docker.no_index", ExitCode.MACHINE, module=module)
         found.append(card.index)
     return tuple(found)
-
-
-def _published(address: str) -> str:
-    return f"{in_url(address)}:" if address else ""
 
 
 def _mounted(mount: Mount) -> tuple[str, str]:

@@ -106,13 +106,14 @@ def judge(
         opening = opened.holders.get(index, [])
         # /sys shows every card of the server in a container, /dev only those that it was given
         absent = bool(in_container) and has_nodes and not facts.get("device_node")
-        sign = _strongest(
+        signs = (
             _Sign(listed, "process-table", "hl-smi process table"),
             _Sign(opening, "open-file", "/proc/*/fd"),
             *_signs_of_readings(facts, _idle_mib(products.get(position))),
             _Sign(absent, "device-node", "no device node in this container"),
             _Sign(module in reserved, "reserved", "lock of another launch"),
         )
+        sign = next((sign for sign in signs if sign.seen), _Sign(False, "", ""))
         holders: list[Holder | None] = [*listed, *opening]
         if sign.because == "reserved":
             holders.append(reserved[module])
@@ -129,14 +130,6 @@ class _Sign:
     seen: object
     because: str
     source: str
-
-
-_NO_SIGN = _Sign(False, "", "")
-
-
-def _strongest(*signs: _Sign) -> _Sign:
-    """Return the first sign that is seen."""
-    return next((sign for sign in signs if sign.seen), _NO_SIGN)
 
 
 def _signs_of_readings(facts: CardFacts, idle_mib: int) -> tuple[_Sign, ...]:

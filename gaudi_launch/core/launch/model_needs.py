@@ -104,13 +104,6 @@ def _conversion(known: Model, facts: SetupFacts, *, on_gaudi2: bool) -> tuple[bo
     return True, is_converted(facts.converted_target)
 
 
-def _engine_label(engine: Engine, installed: Installed | None) -> str:
-    """Return the installed engine's label; "" where none is used from here."""
-    if installed is None or engine.in_container:
-        return ""
-    return engine.identity.label
-
-
 def look(
     request: Request,
     host: Host,
@@ -134,13 +127,14 @@ def look(
     written = [facts.converted_target]
     if facts.repo:
         written.insert(0, facts.target)
+    uses_installed = installed is not None and not engine.in_container
     facts = replace(
         facts,
         weight_bytes=_weight_bytes(known),
         converts=converts,
         converted=converted,
         measured=quant is not None and not quant.missing,
-        engine=_engine_label(engine, installed),
+        engine=engine.identity.label if uses_installed else "",
         installed=_is_installed(engine, installed),
         there=tuple((path, _size(path)) for path in written),
     )

@@ -97,9 +97,6 @@ class Profile:
     own: bool = False
     checkpoints: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
-    def matches_name(self, name: str) -> bool:
-        return _is_one_of(name, self.names)
-
     def matches_config(self, config: Mapping[str, Any]) -> bool:
         """Return True if config.json matches this profile.
 
@@ -270,7 +267,7 @@ def match(model: Model) -> Profile | None:
     none.
     """
     known = profiles()
-    named = [profile for profile in known if profile.matches_name(model.name)]
+    named = [profile for profile in known if _is_one_of(model.name, profile.names)]
     if model.config:
         fitting = [profile for profile in known if profile.matches_config(model.config)]
         named = [profile for profile in named if profile in fitting or not profile.config]

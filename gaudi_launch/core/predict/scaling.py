@@ -76,7 +76,7 @@ def step_time(
         engine=engine,
         fused=fused,
         gather=gather,
-        hosts=hosts_of(cards, accelerator),
+        hosts=max(1, -(-cards // accelerator.cards)),
     )
     kind = {"bfloat16": "bf16", "float16": "bf16"}.get(dtype, dtype)
     basis = f"{title} {kind}, {setup.cards} x {generation}"
@@ -101,11 +101,6 @@ def with_stages(speed: Speed, model: Model, stages: int) -> Speed:
     divided = Stages(stages, most_layers(model, stages))
     cost = over_stages(speed.cost, divided, speed.setup, speed.shape, values())
     return replace(speed, cost=cost)
-
-
-def hosts_of(cards: int, accelerator: Accelerator) -> int:
-    """Return the servers of one product that this number of cards is in."""
-    return max(1, -(-cards // accelerator.cards))
 
 
 def generation_of(accelerator: Accelerator) -> Generation:

@@ -112,11 +112,6 @@ class CacheJob:
         return Buckets(self.prompt, self.decode)
 
 
-def default_root(cache_dir: Path) -> Path:
-    """Return the cache root without -c."""
-    return cache_dir / "recipes"
-
-
 def with_cache(
     plan: Plan,
     request: Request,
@@ -138,7 +133,7 @@ def with_cache(
         return None
     if plan.container is not None or exported:
         return None
-    root = default_root(cache_dir)
+    root = cache_dir / "recipes"
     if request.cache_dir:
         root = Path(request.cache_dir).expanduser().absolute()
     wanted = plan.buckets or _NONE

@@ -225,7 +225,8 @@ def _head(tar: tarfile.TarFile, source: Path) -> tuple[Ledger, bytes]:
     contents = []
     for expected in (_LEDGER, _LIST):
         member = tar.next()
-        if member is None or not _is_document(member, expected):
+        named = member is not None and member.isfile() and member.name == expected
+        if member is None or not named or member.size > _MOST_LEDGER_BYTES:
             raise LaunchError(
                 "cache.import_not_ours", ExitCode.USAGE, path=str(source), why=f"no {expected}"
             )
@@ -238,10 +239,6 @@ def _head(tar: tarfile.TarFile, source: Path) -> tuple[Ledger, bytes]:
         raise LaunchError(
             "cache.import_not_ours", ExitCode.USAGE, path=str(source), why=str(error)
         ) from None
-
-
-def _is_document(member: tarfile.TarInfo, name: str) -> bool:
-    return member.isfile() and member.name == name and member.size <= _MOST_LEDGER_BYTES
 
 
 def _unpack(

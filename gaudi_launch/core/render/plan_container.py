@@ -118,7 +118,9 @@ def container_of(
         ports = ((port, port),)
     else:
         env |= _hub_home(plan, env, exported)
-        proxies = _proxies(plan, exported)
+        # an engine that fetches its model needs them
+        if looks_like_hub_id(str(plan.model.get("path", ""))):
+            proxies = exported_proxies(exported)
     modules = plan.placement.modules
     fixed: Mapping[str, str] = {}
     if modules:
@@ -259,13 +261,6 @@ def _hub_home(plan: Plan, env: Mapping[str, str], environment: Mapping[str, str]
     if not named or not home.startswith("/") or any(name in env for name in HUB_FOLDERS):
         return {}
     return {"HF_HOME": str(PurePosixPath(home, ".cache/huggingface"))}
-
-
-def _proxies(plan: Plan, environment: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the names of proxy variables, for an engine that fetches its model."""
-    if not looks_like_hub_id(str(plan.model.get("path", ""))):
-        return ()
-    return exported_proxies(environment)
 
 
 def _covers(outer: Mount, inner: Mount) -> bool:

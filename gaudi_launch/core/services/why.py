@@ -49,15 +49,12 @@ def why(log: str | None, exit_status: int | None) -> Explanation:
     try:
         service = chosen.resolve(log)
     except LaunchError as error:
-        if error.id != "services.unknown" or not _is_path(log):
+        # one that is more likely a file than a service
+        is_path = "/" in log or log.endswith((".log", ".txt"))
+        if error.id != "services.unknown" or not is_path:
             raise
         return _with_drift(explain.explain_log(path, exit_status))
     return _of_service(service, exit_status)
-
-
-def _is_path(word: str) -> bool:
-    """Return True for an argument that is more likely a file than a service."""
-    return "/" in word or word.endswith((".log", ".txt"))
 
 
 def _of_service(service: ServiceRecord, exit_status: int | None) -> Explanation:

@@ -67,12 +67,6 @@ def spread(numbers: Sequence[float]) -> dict[str, float] | None:
     return {name: round(number, 6) for name, number in found.items()}
 
 
-def _per_second(count: int, seconds: float) -> float | None:
-    if seconds <= 0:
-        return None
-    return round(count / seconds, 6)
-
-
 def summary(samples: Sequence[Sample]) -> dict[str, Any]:
     """Return every figure of a run.
 
@@ -97,7 +91,7 @@ def summary(samples: Sequence[Sample]) -> dict[str, Any]:
         ("output_rate", made),
         ("total_rate", made + read),
     ):
-        found[name] = _per_second(count, seconds)
+        found[name] = round(count / seconds, 6) if seconds > 0 else None
     for name in TIMES:
         found[name] = spread(values(samples, name))
     return found

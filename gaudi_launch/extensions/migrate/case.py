@@ -177,20 +177,25 @@ _OF_VLLM = {
     "MAX_NUM_SEQS": "--max-num-seqs",
     "GPU_MEM_UTILIZATION": "--gpu-memory-utilization",
 }
+# a compose file or a Kubernetes manifest, of one or several documents
+_CONTAINERS, _DOCUMENT = re.compile(r"(?:services|containers):"), re.compile(r"(?m)^---")
 # vllm/entrypoints/openai/cli_args.py
 _VLLM_PORT = 8000
 _MODEL = ("--model", "--model-id", "--model-tag")
 
 
 def _engine_start(words: list[str]) -> StartCommand | None:
-    """Return the start command of an engine in a text or a compose file."""
+    """Return the start command of an engine in a text or a file."""
     known = dict(os.environ)
-    text = words[0] if len(words) == 1 else ""
+    text = " ".join(words).removeprefix("bash ")
     try:
-        if text.endswith((".yml", ".yaml")) and Path(text).is_file():
+        if text.endswith((".sh", ".yml", ".yaml")) and Path(text).is_file():
             text = Path(text).read_text(encoding="utf-8")
-        if "services:" in text:
-            return read_compose(parse_yaml(text), known)
+            words = [text]
+        if _CONTAINERS.search(text):
+            documents = map(parse_yaml, _DOCUMENT.split(text))
+            found = (read_compose(each, known) for each in documents)
+            return next(filter(None, found), None)
         return read_start(_split(words), known)
     except (ValueError, OSError) as error:
         raise LaunchError(
@@ -330,7 +335,8 @@ def _engine_of(start: StartCommand, moved_to: str | None) -> tuple[str, list[Arg
     version = stated[1] if stated is not None else ""
     newest = releases_of("vllm-gaudi")
     if start.engine == "tgi":
-        names = [_image_of(version)]
+        known = {each.version for each in image_versions() if each.engine == "tgi"}
+        names = [f"tgi@{version}" if version in known else find("tgi").identity.exact]
     elif moved_to is not None and find(moved_to).identity.name != "tgi":
         # what that engine does not know is left out
         names = [find(moved_to).identity.exact]
@@ -340,13 +346,6 @@ def _engine_of(start: StartCommand, moved_to: str | None) -> tuple[str, list[Arg
         names = [newest[0], "vllm-fork@1.22", "vllm-fork@1.21"]
     read = [(name, *_read_by(name, start)) for name in names]
     return min(read, key=lambda each: len(each[2]))
-
-
-def _image_of(version: str) -> str:
-    """Return TGI's image of this version, the usual one where it is not known."""
-    if version in {each.version for each in image_versions() if each.engine == "tgi"}:
-        return f"tgi@{version}"
-    return find("tgi").identity.exact
 
 
 def _read_by(name: str, start: StartCommand) -> tuple[list[Argument], list[str]]:

@@ -18,7 +18,8 @@ def migrate(
     words: list[str] | None = typer.Argument(
         None,
         metavar="'COMMAND' | FILE | -- ARGUMENTS",
-        help="The old command, quoted or after --, or a compose file.",
+        help="The old command, quoted or after --, or a file with it: a shell script, a compose "
+        "file or a Kubernetes manifest.",
     ),
     release: str | None = typer.Option(
         None, "--release", metavar="1.21|1.22|deepseek_r1", help="Release of the script."
@@ -36,7 +37,7 @@ def migrate(
     """Convert the command of a start script or an engine, and show what would differ.
 
     An engine's command is vllm serve, python -m vllm..., text-generation-launcher, docker run with
-    one of them, or a compose file. plan takes one in place of the model.
+    one of them, or a file with one. plan takes one in place of the model.
     """
     from gaudi_launch.cli.console import emit_json
     from gaudi_launch.extensions.migrate.case import migrate as use_case

@@ -1,4 +1,4 @@
-"""Read an engine's command as users have it: plain, in docker, in a compose file.
+"""Read an engine's command as users have it: plain, in docker, in a file of containers.
 
 Nothing is run. A shell variable is replaced where its value is known.
 """
@@ -13,7 +13,7 @@ from itertools import pairwise
 from pathlib import PurePosixPath
 from typing import Any
 
-from gaudi_launch.core.base.json_values import mapping
+from gaudi_launch.core.base.json_values import array, mapping
 from gaudi_launch.core.base.redact import redact_text
 from gaudi_launch.core.base.redact_values import redact_arguments
 from gaudi_launch.core.planning.engine_argument import Argument, read_words
@@ -212,14 +212,37 @@ def read_start(words: Sequence[str], known: Mapping[str, str]) -> StartCommand |
 
 
 def read_compose(document: Any, known: Mapping[str, str]) -> StartCommand | None:
-    """Return the first engine of a compose file's services; the others are unread."""
-    services = mapping(mapping(document).get("services"))
+    """Return the first engine of a compose file or a Kubernetes manifest; others are unread."""
+    kind, services = "services", mapping(mapping(document).get("services"))
+    if not services:
+        kind, services = "containers", dict(_containers(document))
     for name, service in services.items():
         found = read_start(tuple(_docker_run(str(name), mapping(service))), known)
         if found is not None:
-            found.unread += [f"services.{other}" for other in services if other != name]
+            found.unread += [f"{kind}.{other}" for other in services if other != name]
             return found
     return None
+
+
+def _containers(node: Any) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the containers of a Kubernetes manifest as services of a compose file."""
+    for key, part in mapping(node).items():
+        if key != "containers":
+            yield from _containers(part)
+            continue
+        for container in map(mapping, array(part)):
+            variables = map(mapping, array(container.get("env")))
+            yield (
+                str(container.get("name")),
+                {
+                    "image": container.get("image"),
+                    "entrypoint": container.get("command"),
+                    "command": container.get("args"),
+                    "environment": {
+                        each.get("name"): each["value"] for each in variables if "value" in each
+                    },
+                },
+            )
 
 
 def _docker_run(name: str, service: Mapping[str, Any]) -> Iterator[str]:

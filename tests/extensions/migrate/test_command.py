@@ -190,9 +190,12 @@ def test_an_old_command_is_converted_straight_to_another_engine(
 
 @pytest.mark.parametrize("case", STARTS, ids=lambda case: case["thread"])
 def test_the_start_command_of_a_public_thread_is_ours(
-    case: dict[str, Any], hls2: None, capsys: pytest.CaptureFixture[str]
+    case: dict[str, Any], hls2: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code, shown = document(capsys, "migrate", "--json", case["command"])
+    ends = "yaml" if "image:" in case["command"] else "sh"
+    (tmp_path / f"start.{ends}").write_text(case["command"])
+    assert document(capsys, "migrate", "--json", str(tmp_path / f"start.{ends}")) == (code, shown)
     assert (code, shlex.join(shown["command"])) == (0, case["ours"])
     said = {note["id"]: note["message"] for note in shown["notes"]}
     for id in ("unread", "container"):

@@ -106,8 +106,14 @@ class TopState:
 
     def cards(self) -> list[tuple[HostSample, CardSample]]:
         """Return the cards that the filter passes, sorted."""
-        found = [(host, card) for host in self.hosts for card in host.cards]
-        kept = [pair for pair in found if self._passes(_card_texts(*pair))]
+        kept = [
+            (host, card)
+            for host in self.hosts
+            for card in host.cards
+            if self._passes(
+                host.host, str(card.module), card.product, card.owner, card.status, card.bus
+            )
+        ]
         hosts = [host.host for host in self.hosts]
 
         def order(pair: tuple[HostSample, CardSample]) -> tuple[float, float]:
@@ -127,10 +133,10 @@ class TopState:
             (host, each)
             for host in self.hosts
             for each in host.services
-            if self.everything or each.phase != "stopped"
+            if (self.everything or each.phase != "stopped")
+            and self._passes(host.host, each.name, each.model, each.phase, each.engine)
         ]
-        kept = [pair for pair in found if self._passes(_service_texts(*pair))]
-        return sorted(kept, key=lambda pair: not pair[1].alive)
+        return sorted(found, key=lambda pair: not pair[1].alive)
 
     def chosen(self) -> ServiceSample | None:
         """Return the service that the keys act on; None without services."""
@@ -140,17 +146,9 @@ class TopState:
         self.selected = min(max(0, self.selected), len(rows) - 1)
         return rows[self.selected][1]
 
-    def _passes(self, texts: tuple[str | None, ...]) -> bool:
+    def _passes(self, *texts: str | None) -> bool:
         wanted = self.filter.lower()
         return not wanted or any(wanted in each.lower() for each in texts if each)
-
-
-def _card_texts(host: HostSample, card: CardSample) -> tuple[str | None, ...]:
-    return (host.host, str(card.module), card.product, card.owner, card.status, card.bus)
-
-
-def _service_texts(host: HostSample, service: ServiceSample) -> tuple[str | None, ...]:
-    return (host.host, service.name, service.model, service.phase, service.engine)
 
 
 def _card_order(sort: str, card: CardSample) -> float:

@@ -275,7 +275,10 @@ def _within(line: Line, width: int) -> Line:
 def _overlay(state: TopState, width: int, height: int) -> list[Line]:
     overlay = state.overlay
     assert overlay is not None
-    folded = [part for line in overlay.lines for part in _folded(line, width)]
+    folded: list[str] = []
+    for line in overlay.lines:
+        # a line that fits stays as it is: its blanks may align it
+        folded += [line] if cell_len(line) <= width else wrapped(line, width)
     room = max(1, height - 1)
     last = max(0, len(folded) - room)
     overlay.scroll = min(overlay.scroll, last)
@@ -284,13 +287,6 @@ def _overlay(state: TopState, width: int, height: int) -> list[Line]:
         [Cell(fitted(line, width, right=False))] for line in folded[first : first + room]
     ]
     return [[Cell(fitted(overlay.title, width, right=False), TITLE)], *shown]
-
-
-def _folded(line: str, width: int) -> list[str]:
-    """Return a line as it is where it fits: its blanks may align it."""
-    if cell_len(line) <= width:
-        return [line]
-    return wrapped(line, width)
 
 
 # --- a pipe -------------------------------------------------------------------------------------
