@@ -285,7 +285,7 @@ def _converted(start: StartCommand, moved_to: str | None = None) -> ConvertedSta
 def _model_of(start: StartCommand, named: Sequence[Argument]) -> str:
     """Return the model that a command names. Raises LaunchError (USAGE) without one."""
     model = start.path(named[0].value or named[0].name) if named else ""
-    if not model or "$" in model:
+    if not model or "$" in model or model.endswith(".sh"):
         found = for_people(start.words) or start.image or start.engine
         raise LaunchError("migrate.model", ExitCode.USAGE, found=found)
     return model

@@ -169,7 +169,9 @@ class StartCommand:
             return
         self.image = self._expanded(rest[0])
         rest = [*program, *rest[1:]]
-        self.read(rest)
+        # an option first: all are arguments of the image's own program
+        if not self._of_image or not "".join(rest[:1]).startswith("-"):
+            self.read(rest)
         if not self.engine and self._of_image:
             self.unread = [word for word in self.unread if word not in rest]
             self._engine(self._of_image, rest[rest[:1] == ["serve"] :])

@@ -128,6 +128,7 @@ def test_releases_are_told_apart(
         (["vllm serve <model>"], "migrate.model"),
         (["A=vllm"], "migrate.unknown"),
         (["./server.sh"], "migrate.unknown"),
+        (["docker run opea/vllm-gaudi ./server.sh"], "migrate.model"),
         (["docker run opea/vllm-gaudi bash -c 'vllm serve \"m'"], "migrate.quoting"),
         (["services: [broken: {"], "migrate.quoting"),
         (
