@@ -9,7 +9,6 @@ from gaudi_launch.cli.console import console, emit_json, table
 from gaudi_launch.cli.short_page import NotedRow, ShortPage
 from gaudi_launch.core.base.messages import Message, rendered, text
 from gaudi_launch.core.base.optional import mapped
-from gaudi_launch.core.engines.detect import Installed
 from gaudi_launch.core.hosts.differences import HostDifference, Seen
 from gaudi_launch.core.hosts.inventory import Member
 from gaudi_launch.core.hosts.parts import Node
@@ -88,18 +87,13 @@ def _host_json(one: Seen) -> dict[str, Any]:
         "product": mapped(lambda host: host.product, one.host),
         "cards": mapped(lambda host: len(host.cards), one.host),
         "driver": mapped(lambda host: host.driver_version, one.host),
-        **_engine_json(one.installed),
+        "engine": mapped(lambda found: found.engine, one.installed),
+        "packages": mapped(lambda found: dict(found.packages), one.installed),
         "clock_seconds": mapped(lambda seconds: round(seconds, 3), one.clock),
         "findings": [
             finding.to_json() for finding in one.findings if finding.status in ("warn", "fail")
         ],
     }
-
-
-def _engine_json(installed: Installed | None) -> dict[str, Any]:
-    if installed is None:
-        return {"engine": None, "packages": None}
-    return {"engine": installed.engine, "packages": dict(installed.packages)}
 
 
 def show(case: ClusterCase, *, complete: bool) -> None:

@@ -56,8 +56,13 @@ class WatchedHost:
         self._newest_at = time.monotonic()
         self._problem: str | None = None
         self._process: subprocess.Popen[str] | None = None
-        self._member = member if _is_remote(member) else None
-        self._sampler = _sampler_of(member, machine) if self._member is None else None
+        self._member = member
+        self._sampler: Sampler | None = None
+        if member is None:
+            self._sampler = Sampler(machine, wait_seconds=_HL_SMI_SECONDS)
+        elif str(member.snapshot or "").startswith(SIMULATED):
+            # it is sampled here; the services are those of this machine, not of the simulated one
+            self._member, self._sampler = None, Sampler(member.snapshot, found=list)
         if self._sampler is not None:
             self._loop = Loop(self._sample, interval, self._failed)
         else:
@@ -184,20 +189,6 @@ def _keep_last(stream: IO[str], lines: list[str]) -> None:
     for line in stream:
         if line.strip():
             lines[:] = [line.strip()[:300]]
-
-
-def _is_remote(member: Member | None) -> bool:
-    """Report whether a host is reached over ssh; a simulated one is sampled here."""
-    if member is None:
-        return False
-    return not str(member.snapshot or "").startswith(SIMULATED)
-
-
-def _sampler_of(member: Member | None, machine: str | None) -> Sampler:
-    if member is None:
-        return Sampler(machine, wait_seconds=_HL_SMI_SECONDS)
-    # the services are those of this machine, not of a simulated host
-    return Sampler(member.snapshot, found=list)
 
 
 def _bare(member: Member) -> Member:
