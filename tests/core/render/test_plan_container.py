@@ -6,9 +6,7 @@ import json
 import os
 import subprocess
 import sys
-import threading
 from dataclasses import replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -22,6 +20,7 @@ from gaudi_launch.core.planning.engine_args import NO_ARGS, split_argv
 from gaudi_launch.core.planning.plan import EngineIdentity
 from gaudi_launch.core.render.docker import health_words, run_words
 from gaudi_launch.core.render.plan_container import container_of, mounts_of
+from tests.support.http_answers import server
 from tests.support.plans import odd, planned
 from tests.support.refusals import failing
 
@@ -161,19 +160,8 @@ def test_mounts() -> None:
 
 
 def test_the_health_command_tells_who_answers() -> None:
-    class Answers(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.send_response(200 if self.path == "/health" else 503)
-            self.end_headers()
-
-        def log_message(self, format: str, *args: object) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Answers) as server:
-        threading.Thread(
-            target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True
-        ).start()
-        container = Container("i", (), url=f"http://127.0.0.1:{server.server_port}")
+    with server({"/health": (200, b""), "/sick": (503, b"")}) as (url, _):
+        container = Container("i", (), url=url)
         environment = {**os.environ, "http_proxy": "http://127.0.0.1:9"}
 
         def status(container: Container) -> int:
@@ -184,6 +172,5 @@ def test_the_health_command_tells_who_answers() -> None:
 
         assert status(container) == 0
         assert status(replace(container, health="/sick")) != 0
-        server.shutdown()
     assert status(container) != 0
     assert health_words(Container("i", ())) == ()
