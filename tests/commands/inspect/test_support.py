@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -24,6 +23,7 @@ from gaudi_launch.core.engines.registry import find
 from gaudi_launch.core.host.accelerators import accelerators, instances
 from gaudi_launch.core.models.model import Model
 from gaudi_launch.core.planning.support_answer import ModelSupport, SupportStatus
+from tests.support.cli import reading
 from tests.support.machines import link_tree
 from tests.support.processes import trivial_python
 from tests.support.refusals import refused
@@ -111,8 +111,7 @@ def test_fp8_weights_need_conversion_on_gaudi2_only() -> None:
 
 
 def answer(argv: list[str], capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
-    assert run(["inspect", *argv, "--json"]) == 0
-    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    found = reading(capsys, "inspect", *argv)
     return found
 
 

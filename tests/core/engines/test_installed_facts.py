@@ -25,6 +25,7 @@ from gaudi_launch.core.engines.version_facts import names_of, reads_variable
 from gaudi_launch.core.launch.route import checked_plan
 from gaudi_launch.core.launch.todo import CheckedPlan
 from gaudi_launch.core.planning.launch_options import LaunchOptions
+from tests.support.cli import reading
 from tests.support.places import TOP
 from tests.support.stand_in_release import StandInRelease, install, packages
 
@@ -107,8 +108,8 @@ def test_every_command_uses_the_facts_of_the_installation(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = ["--python", str(install(tmp_path / "a", CHANGED))]
-    assert run(["engines", "diff", "vllm-gaudi@0.26", "vllm-gaudi@0.99", *words, "--json"]) == 0
-    assert "VLLM_NEW_VARIABLE" in json.loads(capsys.readouterr().out)["variables"]["added"]
+    found = reading(capsys, "engines", "diff", "vllm-gaudi@0.26", "vllm-gaudi@0.99", *words)
+    assert "VLLM_NEW_VARIABLE" in found["variables"]["added"]
     assert run(["engines", "--all", *words]) == 0
     assert "0.99.0 (facts read from its installation," in " ".join(capsys.readouterr().out.split())
     assert run(["warmup", "-w", "Qwen3-32B", "--machine", "simulated:hls2", *words]) == 0

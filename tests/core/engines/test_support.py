@@ -33,6 +33,7 @@ from gaudi_launch.core.planning.planner import make_plan
 from gaudi_launch.core.planning.request import Request
 from gaudi_launch.core.planning.support_answer import ModelSupport, SupportStatus
 from gaudi_launch.extensions.migrate.diff.case import engines_diff
+from tests.support.cli import reading
 from tests.support.refusals import failing
 
 LLAMA = Model("m", "Llama-3.1-8B-Instruct", architecture="LlamaForCausalLM", model_type="llama")
@@ -426,8 +427,7 @@ def test_commands_refuse_with_exit_5(
 
 def test_plan_continues_with_force(made_up: Path, capsys: pytest.CaptureFixture[str]) -> None:
     argv = ["plan", "-w", str(made_up), "-n", "1", "--engine", "vllm-gaudi", *ON_HLS2]
-    assert run([*argv, "--force", "--json"]) == 0
-    warnings = json.loads(capsys.readouterr().out)["warnings"]
+    warnings = reading(capsys, *argv, "--force")["warnings"]
     assert "support.forced" in [warning["id"] for warning in warnings]
 
 
@@ -461,8 +461,7 @@ def _value(version: str) -> int:
 def test_a_release_may_be_written_as_its_tag(
     made_up: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(["inspect", str(made_up), "--engine", "vllm-gaudi@v0.24.0", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
+    found = reading(capsys, "inspect", str(made_up), "--engine", "vllm-gaudi@v0.24.0")
     assert [row["engine"] for row in found["versions"]] == ["vllm-gaudi@0.24.0"]
 
 

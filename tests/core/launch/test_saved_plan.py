@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 import shutil
@@ -21,6 +20,7 @@ from gaudi_launch.core.launch.saved_plan import SavedTraffic
 from gaudi_launch.core.planning.launch_options import LaunchOptions
 from gaudi_launch.extensions.bench.case import prepare as prepare_bench
 from gaudi_launch.extensions.bench.options import BenchOptions
+from tests.support.cli import document, reading
 from tests.support.machines import link_tree, use
 from tests.support.refusals import failing
 from tests.support.scripts import script
@@ -141,9 +141,9 @@ def test_a_bad_file_is_reported_with_its_line(
     good = file.read_text(encoding="utf-8")
     file.write_text(text.replace("{good}", good), encoding="utf-8")
     line = line or good.count("\n") + 2
-    assert run(["plan", "--plan", str(file), "--json"]) == 2
-    error = json.loads(capsys.readouterr().out)["error"]
-    assert error["id"] == "saved.bad"
+    code, shown = document(capsys, "plan", "--plan", str(file))
+    error = shown["error"]
+    assert (code, error["id"]) == (2, "saved.bad")
     assert error["message"].startswith(f"{file}, line {line}: ") and why in error["message"], error
 
 
@@ -352,23 +352,9 @@ def test_recommend_saves_its_answer_for_one_replica(
     file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     target = file.parent / "plans"
-    words = [
-        "recommend",
-        "Qwen/Qwen3-8B",
-        "--machine",
-        MACHINE,
-        "-i",
-        "512",
-        "-o",
-        "128",
-        "--for",
-        "cost",
-    ]
-    assert (
-        run([*words, "--concurrency", "256", "-d", "bfloat16", "--save", str(target), "--json"])
-        == 0
-    )
-    answer = json.loads(capsys.readouterr().out)
+    words = f"recommend Qwen/Qwen3-8B --machine {MACHINE} -i 512 -o 128 --for cost"
+    more = ("--concurrency", "256", "-d", "bfloat16", "--save", str(target))
+    answer = reading(capsys, *words.split(), *more)
     [first] = target.glob("1-*.yaml")
     found = saved_plan.read(first)
     replicas = answer["winner"]["served"]["replicas"]

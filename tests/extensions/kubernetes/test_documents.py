@@ -25,7 +25,7 @@ from gaudi_launch.extensions.kubernetes.objects.needs import JOIN_SECONDS
 from gaudi_launch.extensions.kubernetes.objects.pod import HUB_HOME
 from gaudi_launch.extensions.kubernetes.schema_check import problems, schemas
 from gaudi_launch.extensions.ray.engine import IN_RAY
-from tests.support.cli import golden
+from tests.support.cli import golden, reading
 from tests.support.kubernetes_documents import (
     CASES,
     CHAT,
@@ -65,8 +65,7 @@ def test_what_a_cluster_must_have_is_said(
     words: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def ids(*more: str) -> list[str]:
-        assert run(["render", "kubernetes", "--json", *CHAT, *more]) == 0
-        return [note["id"] for note in json.loads(capsys.readouterr().out)["notes"]]
+        return [note["id"] for note in notes(capsys, *CHAT, *more)]
 
     assert said in ids(*words)
     assert said not in ids("--replicas", "2", "--storage-class", "nfs")
@@ -428,8 +427,7 @@ def leader_of(text: str) -> dict[str, Any]:
 
 
 def notes(capsys: pytest.CaptureFixture[str], *words: str) -> list[dict[str, str]]:
-    assert run(["render", "kubernetes", "--json", *words]) == 0
-    found: list[dict[str, str]] = json.loads(capsys.readouterr().out)["notes"]
+    found: list[dict[str, str]] = reading(capsys, "render", "kubernetes", *words)["notes"]
     return found
 
 
