@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gaudi_launch.core.base.errors import LaunchError
+from gaudi_launch.core.base.errors import ExitCode
 from gaudi_launch.core.base.messages import Message, message
 from gaudi_launch.core.doctor import runner
 from gaudi_launch.core.doctor.findings import Check, DoctorFacts, Verdict, Wants
@@ -21,6 +21,7 @@ from gaudi_launch.core.host.read import assemble
 from tests.support import doctor_machines as m
 from tests.support.cli import golden
 from tests.support.doctor_cases import BY_ID, CASES
+from tests.support.refusals import failing
 from tests.support.waiting import GENEROUS
 from tests.support.whole_plans import shown
 
@@ -102,9 +103,8 @@ def test_no_text_in_a_machines_files_ends_in_a_traceback(data: st.DataObject) ->
 def test_serve_is_stopped_by_failures_only() -> None:
     good = m.facts("hls2+busy=3")
     runner.stop_on_failures(quick(good.host, good.config, Wants(modules=(0, 1))))
-    with pytest.raises(LaunchError) as error:
+    with failing("doctor.stops", ExitCode.MACHINE) as error:
         runner.stop_on_failures(quick(good.host, good.config, Wants(modules=(2, 3))))
-    assert (error.value.id, int(error.value.exit_code)) == ("doctor.stops", 3)
     assert error.value.text.values == {"count": 1, "ids": "cards.free"}
 
 
