@@ -26,17 +26,8 @@ from gaudi_launch.core.buckets.families import (
     PLAIN_GRID,
 )
 from gaudi_launch.core.buckets.lookup import Lookup
-from tests.support.bucket_parity import FAMILY_OF, RECORDED, recorded_files, records
+from tests.support.bucket_parity import FAMILY_OF, RECORDED, SMALL, recorded_files, records
 from tests.support.refusals import failing, raising
-
-SMALL = {
-    "max_num_seqs": 16,
-    "max_model_len": 4096,
-    "block_size": 128,
-    "num_hpu_blocks": 1000,
-    "max_num_prefill_seqs": 1,
-    "max_num_batched_tokens": 2048,
-}
 
 
 def test_records_of_every_algorithm_are_here() -> None:
