@@ -128,13 +128,6 @@ def test_each_version_answers_with_its_evidence(capsys: pytest.CaptureFixture[st
     assert rows["deepseek_r1"]["fewest_cards"] is None
 
 
-def test_one_version_of_one_engine(capsys: pytest.CaptureFixture[str]) -> None:
-    found = answer(
-        ["GptOssForCausalLM", "--engine", "vllm-gaudi@0.26", "--accelerator", "gaudi3"], capsys
-    )
-    assert [row["engine"] for row in found["versions"]] == ["vllm-gaudi@0.26.0"]
-
-
 def test_an_engine_for_a_full_server_runs_its_model(capsys: pytest.CaptureFixture[str]) -> None:
     words = ["deepseek-ai/DeepSeek-R1", "--engine", "deepseek_r1", "--accelerator", "gaudi2"]
     assert [row["status"] for row in answer(words, capsys)["versions"]] == ["limited"]

@@ -458,20 +458,6 @@ def _value(version: str) -> int:
     return sum(int(n) * 1000 ** (3 - at) for at, n in enumerate(re.findall(r"\d+", version)))
 
 
-def test_a_release_may_be_written_as_its_tag(
-    made_up: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    found = reading(capsys, "inspect", str(made_up), "--engine", "vllm-gaudi@v0.24.0")
-    assert [row["engine"] for row in found["versions"]] == ["vllm-gaudi@0.24.0"]
-
-
-def test_a_folder_that_is_missing_is_not_a_hub_id(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(["inspect", str(tmp_path / "nothere")]) == ExitCode.MODEL
-    assert "does not exist" in capsys.readouterr().err
-
-
 def test_a_model_that_the_default_lacks_is_planned_for_the_successor() -> None:
     assert registry.assumed_for(GPT_OSS, lambda: "gaudi3-oam") == "vllm-gaudi"
     assert registry.assumed_for(LLAMA, lambda: "gaudi3-oam") == entries.DEFAULT
