@@ -159,6 +159,7 @@ def test_repairs_and_their_outcomes(
             lambda: doctor.show_declined(False),
             lambda: doctor.show_declined(True),
         ],
+        [for_programs(capsys, lambda: doctor.show_undone(Path("/"), OUTCOMES[:1], True))],
     )
     capsys.readouterr()
     changes()
@@ -167,20 +168,6 @@ def test_repairs_and_their_outcomes(
 
 
 def test_what_was_reverted(plain_english: None, capsys: pytest.CaptureFixture[str]) -> None:
-    reverted = for_programs(capsys, lambda: doctor.show_undone(Path("/"), OUTCOMES[:1], True))
-    assert reverted == {
-        "schema": 1,
-        "changes": [
-            {
-                "path": "/etc/x.conf",
-                "status": "changed",
-                "before": None,
-                "after": "# ours\na\nb\n",
-                "reason": OUTCOMES[0].reason,
-            }
-        ],
-        "exit_code": 0,
-    }
     failed = for_programs(capsys, lambda: doctor.show_undone(Path("/"), OUTCOMES, True))
     assert failed["exit_code"] == 1
     assert doctor.show_undone(Path("/"), OUTCOMES, False) == 1
