@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+
 import pytest
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
@@ -12,6 +14,7 @@ from gaudi_launch.extensions.migrate.import_scripts import (
     read_call,
     request_of,
 )
+from gaudi_launch.extensions.migrate.start_command import split_shell
 from tests.support.refusals import refused
 
 RELEASES = ("1.21", "1.22", "deepseek_r1")
@@ -46,6 +49,12 @@ def test_the_release_is_that_of_the_script_or_of_its_options(
     found = read_call(words)
     assert (found.release, found.folder) == (release, folder)
     assert read_call(words, "1.22").release == "1.22"
+
+
+def test_variables_and_the_end_of_a_command_are_not_options() -> None:
+    text = f"export A=1; nohup {shlex.join(FORK_CALL)} -n 2 2>&1 | tee log"
+    found = read_call(split_shell(text))
+    assert found == ScriptCall("1.21", ("-w", "/m/x", "-n", "2"), {"A": "1"}, "/s")
 
 
 @pytest.mark.parametrize(
