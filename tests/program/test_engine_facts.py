@@ -13,6 +13,7 @@ import pytest
 from gaudi_launch.core.base import paths
 from gaudi_launch.core.engines.facts.reading import plugin_parsers
 from tests.support.places import TOP
+from tests.support.stand_in_release import RUNNER
 
 SCRIPT = TOP / "scripts" / "engine_facts.py"
 SHIPPED = paths.profiles_dir() / "engines" / "support"
@@ -94,26 +95,6 @@ class Base(IsHybrid):
 class JambaForCausalLM(nn.Module, Base):
     def __init__(self, kind):
         self.layer = LAYERS[kind]()
-"""
-RUNNER = """
-class HPUModelRunner:
-    def get_kv_cache_spec(self) -> dict[str, KVCacheSpec]:
-        kv_cache_spec: dict[str, KVCacheSpec] = {}
-        context = self.vllm_config.compilation_config.static_forward_context
-        for layer_name, attn_module in context.items():
-            if isinstance(attn_module, MambaBase):
-                kv_cache_spec[layer_name] = attn_module.get_kv_cache_spec(self.vllm_config)
-            elif isinstance(attn_module, Attention):
-                if attn_module.attn_type == AttentionType.DECODER:
-                    heads = attn_module.num_kv_heads
-                    kv_cache_spec[layer_name] = FullAttentionSpec(num_kv_heads=heads)
-                elif attn_module.attn_type in (AttentionType.ENCODER, AttentionType.ENCODER_ONLY):
-                    continue
-                elif attn_module.attn_type == AttentionType.ENCODER_DECODER:
-                    raise NotImplementedError
-            elif isinstance(attn_module, MLAAttention):
-                kv_cache_spec[layer_name] = MLAAttentionSpec(num_kv_heads=1)
-        return kv_cache_spec
 """
 MODELS = {
     "llama": LLAMA,

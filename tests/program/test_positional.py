@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 
 import pytest
 
 from gaudi_launch.cli.main import run
+from tests.support.cli import reading
 from tests.support.serve import write_model
 
 pytestmark = pytest.mark.usefixtures("plain_english")
@@ -18,8 +18,7 @@ MODEL = "Qwen/Qwen3-8B"
 
 
 def argv(capsys: pytest.CaptureFixture[str], *words: str) -> list[str]:
-    assert run(["plan", *words, "--json"]) == 0
-    return list(json.loads(capsys.readouterr().out)["argv"])
+    return list(reading(capsys, "plan", *words)["argv"])
 
 
 def test_the_only_argument_is_the_model(capsys: pytest.CaptureFixture[str]) -> None:
@@ -42,12 +41,11 @@ def test_a_folder_is_the_model_from_any_other_one(
     assert str(tmp_path / "Small") in paths
     assert run(["plan", *words, *MACHINE, "--save", str(tmp_path / "plan.yaml")]) == 0
     monkeypatch.chdir("/")
-    saved = ["plan", "--plan", str(tmp_path / "plan.yaml"), "--json"]
     capsys.readouterr()
-    assert run(saved) == 0
-    assert json.loads(capsys.readouterr().out)["model"]["name"] == "Small"
+    saved = reading(capsys, "plan", "--plan", str(tmp_path / "plan.yaml"))
+    assert saved["model"]["name"] == "Small"
 
 
 def test_only_what_follows_the_dashes_is_for_the_engine(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["plan", MODEL, *MACHINE, "--json", "--", "--seed", "7", "--"]) == 0
-    assert json.loads(capsys.readouterr().out)["argv"][-3:] == ["--seed", "7", "--"]
+    words = argv(capsys, MODEL, *MACHINE, "--", "--seed", "7", "--")
+    assert words[-3:] == ["--seed", "7", "--"]

@@ -22,6 +22,21 @@ from tests.support.places import TOP
 ROOT = TOP
 RECORDED = ROOT / "tests" / "data" / "parity" / "buckets"
 SHARED = ROOT.parent / "shared" / "parity" / "buckets"
+# arguments of bucketing as the engines pass them
+SMALL = {
+    "max_num_seqs": 16,
+    "max_model_len": 4096,
+    "block_size": 128,
+    "num_hpu_blocks": 1000,
+    "max_num_prefill_seqs": 1,
+    "max_num_batched_tokens": 2048,
+}
+FOUR_PROMPTS = {
+    **SMALL,
+    "num_hpu_blocks": 300,
+    "max_num_prefill_seqs": 4,
+    "max_num_batched_tokens": 4096,
+}
 
 
 def recorded_files() -> list[Path]:

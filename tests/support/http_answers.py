@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 
 @contextmanager
-def server(answers: dict[str, tuple[int, bytes]]) -> Iterator[tuple[str, list[Any]]]:
-    """Serve fixed answers by path, without its query.
+def server(
+    answers: Mapping[str, tuple[int, object]], port: int = 0
+) -> Iterator[tuple[str, list[Any]]]:
+    """Serve fixed answers by path, without its query: bytes, or a document as JSON.
 
-    Yield its address, and its requests in their order.
+    A redirect has its address as its answer. Yield the address, and the requests in their order.
     """
     asked: list[Any] = []
 
@@ -23,8 +25,11 @@ def server(answers: dict[str, tuple[int, bytes]]) -> Iterator[tuple[str, list[An
             length = int(self.headers.get("Content-Length") or 0)
             body = json.loads(self.rfile.read(length)) if length else None
             asked.append((self.path, body, self.headers.get("Authorization")))
-            code, text = answers.get(self.path.partition("?")[0], (404, b""))
+            code, answer = answers.get(self.path.partition("?")[0], (404, b""))
+            text = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
             self.send_response(code)
+            if 300 <= code < 400:
+                self.send_header("Location", str(answer))
             self.send_header("Content-Length", str(len(text)))
             self.end_headers()
             self.wfile.write(text)
@@ -34,7 +39,7 @@ def server(answers: dict[str, tuple[int, bytes]]) -> Iterator[tuple[str, list[An
         def log_message(self, *_: Any) -> None:
             pass
 
-    found = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    found = ThreadingHTTPServer(("127.0.0.1", port), Handler)
     thread = threading.Thread(
         target=found.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True
     )

@@ -1,4 +1,4 @@
-"""Files of a small DeepSeek model, as a hub has them."""
+"""Files of a small DeepSeek model, as a hub has them, and the states of a hybrid."""
 
 from __future__ import annotations
 
@@ -23,6 +23,18 @@ CONFIG = {
     "vocab_size": 129280,
     "torch_dtype": "bfloat16",
     "quantization_config": {"quant_method": "fp8", "fmt": "e4m3", "weight_block_size": [128, 128]},
+}
+
+# Qwen/Qwen3-Next-80B-A3B-Instruct, config.json
+NEXT = {
+    "model_type": "qwen3_next",
+    "num_hidden_layers": 48,
+    "full_attention_interval": 4,
+    "linear_num_key_heads": 16,
+    "linear_num_value_heads": 32,
+    "linear_key_head_dim": 128,
+    "linear_value_head_dim": 128,
+    "linear_conv_kernel_dim": 4,
 }
 
 

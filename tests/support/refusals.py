@@ -29,10 +29,10 @@ def refused(id: str, code: ExitCode, **values: Any) -> Iterator[None]:
 
 
 @contextmanager
-def raising(id: str) -> Iterator[None]:
-    """Expect this error, whatever its exit code and values."""
+def raising(id: str) -> Iterator[pytest.ExceptionInfo[LaunchError]]:
+    """Expect this error, whatever its exit code; what is yielded has it after the block."""
     with pytest.raises(LaunchError) as raised:
-        yield
+        yield raised
     assert raised.value.id == id
 
 

@@ -37,10 +37,10 @@ _PLATFORM = """
 class HpuPlatform:
     supported_quantization: list[str] = ["fp8", "inc"]
 """
-_RUNNER = """
+RUNNER = """
 class HPUModelRunner:
-    def get_kv_cache_spec(self):
-        kv_cache_spec = {}
+    def get_kv_cache_spec(self) -> dict[str, KVCacheSpec]:
+        kv_cache_spec: dict[str, KVCacheSpec] = {}
         context = self.vllm_config.compilation_config.static_forward_context
         for layer_name, attn_module in context.items():
             if isinstance(attn_module, MambaBase):
@@ -177,7 +177,7 @@ def _files(release: StandInRelease) -> Mapping[str, str]:
         "vllm_gaudi/extension/features.py": f"import os\n{reads}\n",
         "vllm_gaudi/extension/bucketing/__init__.py": "",
         "vllm_gaudi/extension/bucketing/common.py": buckets,
-        "vllm_gaudi/v1/worker/hpu_model_runner.py": _RUNNER,
+        "vllm_gaudi/v1/worker/hpu_model_runner.py": RUNNER,
         f"vllm_gaudi-{release.version}.dist-info/METADATA": _metadata(
             "vllm-gaudi", release.version
         ),

@@ -3,7 +3,6 @@ attention."""
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,7 +13,7 @@ from gaudi_launch.cli.views import services as views
 from gaudi_launch.core.services.metrics import EngineLoad
 from gaudi_launch.core.services.state import registry, store
 from gaudi_launch.core.services.state.registry import ServiceRecord
-from tests.support.cli import golden
+from tests.support.cli import golden, reading
 from tests.support.screens import screen
 from tests.support.service_record import service
 from tests.support.views import views as goldens
@@ -65,8 +64,7 @@ def test_prune_removes_the_failed_ones(ended: Path, capsys: pytest.CaptureFixtur
 def test_the_json_of_ps_has_running_services_only(
     ended: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(["ps", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out) == {"schema": 1, "services": []}
+    assert reading(capsys, "ps") == {"schema": 1, "services": []}
 
 
 def test_nothing_is_said_of_failures_where_all_run(

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from gaudi_launch.cli.main import run
+from tests.support.cli import reading
 from tests.support.recipes import BUCKETS, PARTS, fill
 
 KEY = PARTS.key
@@ -98,8 +99,7 @@ def test_adopt_writes_a_ledger_beside_flat_recipes(
         *("-c", str(flat), "-w", "/models/Qwen2-72B-Instruct", "-n", "4"),
         *("--engine", "vllm-fork@1.21", *MACHINE),
     ]
-    assert run(["cache", "adopt", "--json", *words]) == 0
-    adopted = json.loads(capsys.readouterr().out)
+    adopted = reading(capsys, "cache", "adopt", *words)
     assert adopted["files"] == 1 and (flat / f"{adopted['key']}.json").is_file()
     assert (flat / "a.recipe").read_bytes() == b"a"
 

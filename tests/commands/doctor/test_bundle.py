@@ -13,8 +13,8 @@ import pytest
 
 from gaudi_launch.commands.doctor import bundle
 from gaudi_launch.commands.doctor.bundle import Redactor
-from gaudi_launch.core.base.errors import LaunchError
 from gaudi_launch.core.base.paths import state_dir
+from tests.support.refusals import raising
 from tests.support.secret_forms import drawn_texts
 
 pytestmark = pytest.mark.usefixtures("own_folders")
@@ -124,9 +124,8 @@ def test_links_other_endings_and_missing_folders_are_refused(tmp_path: Path) -> 
         (tmp_path / "case.zip", "doctor.bundle.name"),
         (tmp_path / "none" / "case.tgz", "doctor.bundle.write"),
     ):
-        with pytest.raises(LaunchError) as error:
+        with raising(id):
             bundle.write(path, {"a": "b"})
-        assert error.value.id == id
     assert target.read_text() == "mine"
 
 

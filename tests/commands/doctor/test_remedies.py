@@ -16,13 +16,13 @@ import pytest
 
 from gaudi_launch.commands.doctor import remedies
 from gaudi_launch.commands.doctor.remedies import Change, RemedyOutcome
-from gaudi_launch.core.base.errors import LaunchError
 from gaudi_launch.core.doctor.journal import journal_path
 from gaudi_launch.core.doctor.runner import quick
 from gaudi_launch.core.host import simulated
 from gaudi_launch.core.host.host_config import read_live
 from gaudi_launch.core.host.read import read_host
 from tests.support.places import TOP
+from tests.support.refusals import raising
 from tests.support.remedies import add_update_grub, plan
 from tests.support.waiting import GENEROUS
 
@@ -328,9 +328,8 @@ def test_without_a_place_for_the_journal_nothing_is_written(
     blocked.write_text("")
     monkeypatch.setenv("XDG_STATE_HOME", str(blocked))
     before = tree(root)
-    with pytest.raises(LaunchError) as error:
+    with raising("doctor.journal"):
         remedies.apply(root, plan(root))
-    assert error.value.id == "doctor.journal"
     assert tree(root) == before
 
 

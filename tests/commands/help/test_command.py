@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 
 import pytest
@@ -13,7 +12,7 @@ from gaudi_launch.cli.wrapping import cells
 from gaudi_launch.commands.help.questions import every_question
 from gaudi_launch.commands.help.view import question_lines, questions_markdown
 from gaudi_launch.core.base.messages import set_language
-from tests.support.cli import golden
+from tests.support.cli import golden, reading
 from tests.support.help_texts import all_commands
 from tests.support.places import TOP
 
@@ -68,8 +67,7 @@ def test_the_program_is_named_where_there_is_room() -> None:
 
 
 def test_help_is_an_object_for_programs(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["help", "--json"]) == 0
-    document = json.loads(capsys.readouterr().out)
+    document = reading(capsys, "help")
     assert document["schema"] == 1
     assert document["questions"][0] == {
         "group": "Start and watch",
@@ -109,8 +107,7 @@ def test_the_page_of_the_documentation_is_the_same(language: str, name: str) -> 
 def test_a_term_is_found_in_commands_questions_and_pages(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert run(["help", "Alerts", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
+    found = reading(capsys, "help", "Alerts")
     assert found["commands"][0] == "gaudi-launch help render monitoring"
     assert [page["name"] for page in found["pages"]] == ["tutorial", "monitoring"]
     assert run(["help", "prometheus"]) == 0

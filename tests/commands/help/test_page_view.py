@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import re
 
 import pytest
 
 from gaudi_launch.cli.completion import topics
 from gaudi_launch.cli.main import run
+from tests.support.cli import reading
 from tests.support.places import TOP
 
 pytestmark = pytest.mark.usefixtures("plain_english")
@@ -44,9 +44,8 @@ def test_the_list_has_every_page(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_program_gets_the_list_and_a_page(capsys: pytest.CaptureFixture[str]) -> None:
     path = str(TOP / "docs" / "traces.md")
     facts = {"name": "traces", "title": "Traces of past requests", "language": "en", "path": path}
-    assert run(["help", "--list", "--json"]) == 0
-    listing = json.loads(capsys.readouterr().out)
-    assert listing["schema"] == 1 and facts in listing["pages"]
-    assert run(["help", "traces", "--json"]) == 0
+    listing = reading(capsys, "help", "--list")
+    assert facts in listing["pages"]
     text = (TOP / "docs" / "traces.md").read_text(encoding="utf-8")
-    assert json.loads(capsys.readouterr().out) == {"schema": 1, "page": {**facts, "text": text}}
+    shown = reading(capsys, "help", "traces")
+    assert shown == {"schema": 1, "page": {**facts, "text": text}}

@@ -82,15 +82,9 @@ def test_a_question_finds_its_page_among_the_three_that_are_shown(language: str)
     } == {}
 
 
-@pytest.mark.parametrize(
-    ("term", "command", "question"),
-    [("why slow", "bench", None), ("Alerts", "render monitoring", None)],
-)
 @pytest.mark.usefixtures("plain_english")
-def test_a_question_finds_its_commands(term: str, command: str, question: str | None) -> None:
-    found = search(term)
-    assert command in list(found.commands)[:3]
-    assert question is None or question in [each.arguments for each in found.questions]
+def test_a_question_finds_its_command() -> None:
+    assert "bench" in list(search("why slow").commands)[:3]
 
 
 @pytest.mark.usefixtures("plain_english")

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from gaudi_launch.cli.main import run
+from tests.support.cli import reading
 from tests.support.shards import index, shard
 
 pytestmark = pytest.mark.usefixtures("plain_english")
@@ -36,8 +37,7 @@ def test_a_folder(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     )
     shard(path / "2.safetensors", {"b": ("BF16", [64], 128)}, cut=4)
     index(path, "1.safetensors", "2.safetensors", "3.safetensors")
-    assert run(["inspect", str(path), "--json"]) == 0
-    shown = json.loads(capsys.readouterr().out)
+    shown = reading(capsys, "inspect", str(path))
     assert shown["weight_bytes"] >= size
     expected = {
         "schema": 1, "path": str(path), "name": "my-model", "source": "config.json",

@@ -18,6 +18,7 @@ from gaudi_launch.core.base.errors import LaunchError
 from gaudi_launch.core.host.accelerators import accelerators, memory_margin_mib
 from gaudi_launch.core.host.hl_smi_text import parse_log, parse_table, parse_topo
 from gaudi_launch.core.predict.published import read_figures, shapes
+from tests.support.cli import reading
 from tests.support.places import DATA
 
 FILES = sorted((DATA / "evidence").glob("*.json"))
@@ -33,8 +34,7 @@ def disagreements(document: dict[str, Any], folder: Path, capsys: Any) -> list[s
     machine.write_text(json.dumps(document["host"]))
     (served,) = (e["details"] for e in document["results"] if e["name"] == "served_small")
     engine = "vllm-gaudi" if served["simulated"] else served["engine"]
-    assert run(["plan", "demo", "--machine", str(machine), "--engine", engine, "--json"]) == 0
-    plan = json.loads(capsys.readouterr().out)
+    plan = reading(capsys, "plan", "demo", "--machine", str(machine), "--engine", engine)
     host, texts = document["host"]["host"], document["hl_smi"]
     product, cards = accelerators()[document["product"]], host["cards"]
     logged = logged_buckets(document, "served_small")

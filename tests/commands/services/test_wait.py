@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from gaudi_launch.cli.main import run
+from tests.support.cli import reading
 from tests.support.service_record import service
 
 pytestmark = pytest.mark.usefixtures("plain_english")
@@ -16,16 +16,13 @@ def test_waiting_ends_in_one_object(capsys: pytest.CaptureFixture[str]) -> None:
     with service("demo", "http://127.0.0.1:1") as folder:
         state = json.loads((folder / "state.json").read_text())
         (folder / "state.json").write_text(json.dumps({**state, "served": "m"}))
-        code = run(["wait", "demo", "--json"])
-    shown = json.loads(capsys.readouterr().out)
-    assert code == 0, shown
+        shown = reading(capsys, "wait", "demo")
     waited = shown.pop("waited_seconds")
     assert isinstance(waited, float) and waited >= 0
-    expected = {
+    assert shown == {
         "schema": 1,
         "name": "demo",
         "phase": "ready",
         "model": "m",
         "url": "http://127.0.0.1:1",
     }
-    assert shown == expected

@@ -21,7 +21,7 @@ from gaudi_launch.core.engines.install.install_steps import SetupExtras, code_st
 from gaudi_launch.core.engines.known_versions import versions
 from gaudi_launch.core.engines.needed_release import needed_release
 from gaudi_launch.core.engines.releases import constraints_of, known, no_constraints, trial_of
-from tests.support.cli import called
+from tests.support.cli import called, reading
 from tests.support.refusals import failing
 from tests.support.serve import machine, model
 from tests.support.waiting import unused_port
@@ -543,8 +543,7 @@ def test_a_dry_run_leaves_out_what_is_there(
     from gaudi_launch.extensions.vllm_cpu import install as cpu_install
 
     def steps() -> list[str]:
-        assert run(["setup", "ray", "--dry-run", "--json"]) == 0
-        return [step["id"] for step in json.loads(capsys.readouterr().out)["steps"]]
+        return [step["id"] for step in reading(capsys, "setup", "ray", "--dry-run")["steps"]]
 
     for owner, name in (
         (cpu_install.EMBEDDED, "is_ready"),

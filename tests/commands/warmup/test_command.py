@@ -10,6 +10,7 @@ import pytest
 
 from gaudi_launch.cli.main import run
 from gaudi_launch.core.buckets.past_requests import read_workload
+from tests.support.cli import reading
 from tests.support.plots import needs_matplotlib, texts
 
 QWQ = [
@@ -154,10 +155,8 @@ def test_on_a_known_machine_it_counts_what_the_plan_counts(
     words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     line = ["--machine", "simulated:hls2", "--json", *words.split()]
-    assert run(["plan", *line]) == 0
-    planned = json.loads(capsys.readouterr().out)
-    assert run(["warmup", *line]) == 0
-    found = json.loads(capsys.readouterr().out)
+    planned = reading(capsys, "plan", *line)
+    found = reading(capsys, "warmup", *line)
     chosen = next(plan for plan in found["plans"] if plan["chosen"])
     assert chosen["prompt_graphs"] + chosen["decode_graphs"] == planned["buckets"]["graphs"]
     seconds = planned["estimate"]["warmup_seconds"]
@@ -231,10 +230,8 @@ def test_warmup_and_plan_agree(
         *("--machine", "simulated:hls2", "-w", "meta-llama/Llama-3.1-8B-Instruct"),
         *("--json", *words.split()),
     ]
-    assert run(["plan", *line]) == 0
-    planned = json.loads(capsys.readouterr().out)["buckets"]
-    assert run(["warmup", *line]) == 0
-    found = json.loads(capsys.readouterr().out)
+    planned = reading(capsys, "plan", *line)["buckets"]
+    found = reading(capsys, "warmup", *line)
     (chosen,) = [plan for plan in found["plans"] if plan["chosen"]]
     assert (chosen["strategy"], chosen["prompt"], chosen["decode"]) == (
         strategy,

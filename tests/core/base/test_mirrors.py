@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
-from gaudi_launch.core.base.messages import message
 from gaudi_launch.core.base.mirrors import NONE, Mirrors, has_secret, read
+from tests.support.refusals import raising, refused
 
 
 @pytest.fixture(autouse=True)
@@ -149,9 +149,8 @@ def test_the_hubs_libraries_get_their_variables(settings: Path) -> None:
 def test_the_index_of_an_image_has_no_password() -> None:
     public = read({}, {"PIP_INDEX_URL": "https://host/simple"}).for_image()
     assert public.pip_words == ("--index-url", "https://host/simple")
-    with pytest.raises(LaunchError) as caught:
+    with raising("mirrors.image_secret") as caught:
         read({}, {"PIP_INDEX_URL": "https://u:hunter2@host/simple"}).for_image()
-    assert caught.value.id == "mirrors.image_secret"
     assert "hunter2" not in str(caught.value)
 
 
@@ -192,27 +191,21 @@ def test_a_refusal_names_the_option_and_an_example(name: str, settings: Path) ->
         "huggingface": "https://hf-mirror.com",
         "modelscope": "https://www.modelscope.cn",
     }[name]
-    with pytest.raises(LaunchError) as caught:
+    values = {"found": wrong, "example": example}
+    with refused("mirrors.address_bad", ExitCode.USAGE, where=option, **values):
         read({name: wrong}, {})
-    assert caught.value.text == message(
-        "mirrors.address_bad", where=option, found=wrong, example=example
-    )
     settings.write_text(f"{name}: {wrong}\n")
-    with pytest.raises(LaunchError) as caught:
+    with refused("mirrors.address_bad", ExitCode.USAGE, where=f"{name} ({settings})", **values):
         read({}, {})
-    assert caught.value.text.values["where"] == f"{name} ({settings})"
     if name not in ("huggingface", "modelscope"):
-        with pytest.raises(LaunchError) as caught:
+        with refused("mirrors.address_bad", ExitCode.USAGE, where=variable, **values):
             read({}, {variable: wrong})
-        assert caught.value.text.values["where"] == variable
 
 
 def test_a_refusal_of_an_address_with_a_password_names_where_it_is(settings: Path) -> None:
     settings.write_text("torch: https://u:hunter2@host/whl\n")
-    with pytest.raises(LaunchError) as caught:
+    with refused("mirrors.address_secret", ExitCode.USAGE, where=f"torch ({settings})"):
         read({}, {})
-    assert caught.value.text == message("mirrors.address_secret", where=f"torch ({settings})")
-    assert caught.value.exit_code is ExitCode.USAGE
 
 
 @pytest.mark.parametrize(

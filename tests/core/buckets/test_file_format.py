@@ -11,15 +11,7 @@ from gaudi_launch.core.buckets.bucket_list import BucketError, Buckets
 from gaudi_launch.core.buckets.engine_buckets import engine_buckets
 from gaudi_launch.core.buckets.families import CONTEXT_LADDER
 from gaudi_launch.core.buckets.file_format import read
-
-ARGS = {
-    "max_num_seqs": 16,
-    "max_model_len": 4096,
-    "block_size": 128,
-    "num_hpu_blocks": 1000,
-    "max_num_prefill_seqs": 1,
-    "max_num_batched_tokens": 2048,
-}
+from tests.support.bucket_parity import SMALL
 
 
 def test_lines() -> None:
@@ -54,7 +46,7 @@ def test_unreadable_lines_stop_the_engine(line: str) -> None:
 @given(st.text())
 def test_any_text_is_read_or_refused(text: str) -> None:
     try:
-        engine_buckets(CONTEXT_LADDER, "file", {}, {**ARGS, "bucket_file": text})
+        engine_buckets(CONTEXT_LADDER, "file", {}, {**SMALL, "bucket_file": text})
     except BucketError as error:
         assert ": " in str(error)
 
@@ -65,4 +57,4 @@ def test_a_producible_list_comes_through_whole(env: dict[str, str]) -> None:
         [[1, 256, 0], [1, 256, 31], [1, 2048, 8]], [[1, 1, 32], [4, 1, 128], [16, 1, 512]]
     )
     text = "".join(f"{tuple(bucket)}\n" for bucket in (*plan.prompt, *plan.decode))
-    assert engine_buckets(CONTEXT_LADDER, "file", env, {**ARGS, "bucket_file": text}) == plan
+    assert engine_buckets(CONTEXT_LADDER, "file", env, {**SMALL, "bucket_file": text}) == plan

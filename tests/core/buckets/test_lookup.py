@@ -18,17 +18,10 @@ from gaudi_launch.core.buckets.families import (
 )
 from gaudi_launch.core.buckets.ladders import fallback, limited
 from gaudi_launch.core.buckets.lookup import BucketTable, Lookup, holds
+from tests.support.bucket_parity import FOUR_PROMPTS
 
 SIZES = st.integers(0, 12)
 BUCKETS = st.lists(st.tuples(SIZES, SIZES, SIZES).map(list), max_size=30)
-ARGS = {
-    "max_num_seqs": 16,
-    "max_model_len": 4096,
-    "block_size": 128,
-    "num_hpu_blocks": 300,
-    "max_num_prefill_seqs": 4,
-    "max_num_batched_tokens": 4096,
-}
 
 
 @given(BUCKETS, st.tuples(SIZES, SIZES, SIZES))
@@ -72,7 +65,7 @@ def test_limited_reaches_its_maximum(low: int, step: int, high: int, limit: floa
 
 
 def test_by_configuration_is_not_clipped() -> None:
-    rule = lookups(PLAIN_GRID, "linear", {}, ARGS)
+    rule = lookups(PLAIN_GRID, "linear", {}, FOUR_PROMPTS)
     assert rule.prompt(3, 700) == Lookup([4, 768, 0], "warmed")
     assert rule.prompt(4, 2000) == Lookup(
         [4, 2048, 0], "recompile"
@@ -83,19 +76,19 @@ def test_by_configuration_is_not_clipped() -> None:
 
 
 def test_exponential_1_21_stops_in_a_debugger() -> None:
-    rule = lookups(PLAIN_GRID, "exponential", {}, ARGS)
+    rule = lookups(PLAIN_GRID, "exponential", {}, FOUR_PROMPTS)
     assert rule.prompt(1, 4097) == Lookup(None, "hang")
     assert rule.decode(17, 1) == Lookup(None, "hang")
 
 
 def test_deepseek_limit_uses_the_raw_shape() -> None:
-    rule = lookups(FIXED_LENGTHS, "linear-limit", {}, ARGS)
+    rule = lookups(FIXED_LENGTHS, "linear-limit", {}, FOUR_PROMPTS)
     assert rule.prompt(1, 1025) == Lookup([1, 1025, 0], "recompile")
 
 
 def test_fallback_buckets_are_kept_only_when_asked() -> None:
     forgets, keeps = (
-        lookups(EVERY_CONTEXT, "exponential", {}, ARGS, remember=remember)
+        lookups(EVERY_CONTEXT, "exponential", {}, FOUR_PROMPTS, remember=remember)
         for remember in (False, True)
     )
     for rule in (forgets, keeps):
@@ -105,7 +98,7 @@ def test_fallback_buckets_are_kept_only_when_asked() -> None:
 
 
 def test_fallback_too_small_for_the_shape_is_an_error() -> None:
-    rule = lookups(CONTEXT_LADDER, "exponential", {}, ARGS)
+    rule = lookups(CONTEXT_LADDER, "exponential", {}, FOUR_PROMPTS)
     assert rule.prompt(17, 128).outcome == "error"
     assert rule.prompt(1, 4097).outcome == "error"
     assert rule.decode(16, 9000).outcome == "error"

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import threading
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
@@ -21,6 +19,7 @@ from gaudi_launch.core.buckets.past_requests import (
     parse_metrics,
     read_workload,
 )
+from tests.support.http_answers import server
 from tests.support.places import TOP
 from tests.support.refusals import failing
 
@@ -62,26 +61,10 @@ def test_metrics_histograms() -> None:
 
 
 def test_a_running_server() -> None:
-    class Page(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.send_response(200 if self.path == "/metrics" else 404)
-            self.end_headers()
-            self.wfile.write(PAGE.encode() if self.path == "/metrics" else b"")
-
-        def log_message(self, format: str, *args: object) -> None:
-            pass
-
-    server = HTTPServer(("127.0.0.1", 0), Page)
-    threading.Thread(
-        target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True
-    ).start()
-    try:
-        assert read_workload(f"http://127.0.0.1:{server.server_port}") == parse_metrics(PAGE)
-    finally:
-        server.shutdown()
-        server.server_close()
+    with server({"/metrics": (200, PAGE.encode())}) as (url, _):
+        assert read_workload(url) == parse_metrics(PAGE)
     with failing("warmup.metrics_unreachable", ExitCode.FAILED):
-        read_workload(f"http://127.0.0.1:{server.server_port}")
+        read_workload(url)
 
 
 @pytest.mark.parametrize(

@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 
 from gaudi_launch.commands.doctor import remedies
-from gaudi_launch.core.base.errors import LaunchError
+from gaudi_launch.core.base.errors import ExitCode
 from gaudi_launch.core.doctor import journal, power_limit
 from gaudi_launch.core.doctor.power_limit import CapChange
 from gaudi_launch.core.host import simulated, stub_hl_smi
 from gaudi_launch.core.host.hl_smi import HlSmiOutput
+from tests.support.refusals import failing
 
 pytestmark = pytest.mark.usefixtures("own_folders")
 
@@ -116,7 +117,6 @@ def test_an_hl_smi_that_changes_nothing_is_not_trusted(server: Server) -> None:
 def test_what_is_not_documented_or_not_reversible_is_refused(
     machine: str, watts: int, modules: list[int] | None, id: str, code: int
 ) -> None:
-    with pytest.raises(LaunchError) as raised:
+    with failing(id, ExitCode(code)):
         power_limit.planned(simulated.make(machine), watts, modules)
-    assert (raised.value.id, int(raised.value.exit_code)) == (id, code)
     assert not journal.journal_path().exists()

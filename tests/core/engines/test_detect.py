@@ -15,7 +15,7 @@ from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.engines.detect import detect, parse, question
 from gaudi_launch.core.engines.registry import find
 from tests.support.engines import interpreter
-from tests.support.refusals import failing
+from tests.support.refusals import failing, raising
 
 BOOM = "raise RuntimeError('imported')\n"
 
@@ -90,9 +90,8 @@ def test_an_interpreter_that_does_not_answer(text: str, tmp_path: Path) -> None:
     program = tmp_path / "python"
     program.write_text("#!/bin/sh\n" + text)
     program.chmod(0o755)
-    with pytest.raises(LaunchError) as caught:
+    with raising("engines.python_bad"):
         detect(str(program))
-    assert caught.value.id == "engines.python_bad"
 
 
 def test_no_such_interpreter() -> None:

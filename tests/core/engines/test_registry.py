@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
-from gaudi_launch.cli.main import run
 from gaudi_launch.core.engines import entries, registry
 from gaudi_launch.core.host.hardware import Host
 from gaudi_launch.core.models.model import Model
 from gaudi_launch.core.planning.request import Request
+from tests.support.cli import reading
 
 V3 = Model("m", "DeepSeek-V3.1-G2", architecture="DeepseekV3ForCausalLM", mla_rank=576)
 
@@ -45,19 +43,8 @@ def test_over_several_hosts_only_an_engine_that_was_tried_there_is_assumed() -> 
 def test_an_engine_that_ended_says_so_in_its_plan(
     engine: str, date: str | None, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = [
-        "-w",
-        "Qwen/Qwen3-8B",
-        "--machine",
-        "simulated:hls2",
-        "--engine",
-        engine,
-        "--json",
-        "--lang",
-        "en",
-    ]
-    assert run(["plan", *words]) == 0
-    warnings = json.loads(capsys.readouterr().out)["warnings"]
+    words = f"plan -w Qwen/Qwen3-8B --machine simulated:hls2 --engine {engine} --lang en"
+    warnings = reading(capsys, *words.split())["warnings"]
     found = [warning["message"] for warning in warnings if warning["id"] == "plan.engine_ended"]
     assert [date in each for each in found] == [True] * (date is not None)
 
@@ -68,8 +55,7 @@ def test_an_engine_that_ended_says_so_in_its_plan(
 def test_plan_and_inspect_take_the_same(
     no_programs: None, command: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run([*command, "deepseek-ai/DeepSeek-R1-0528", "--json"]) == 0
-    engine = json.loads(capsys.readouterr().out)["engine"]
+    engine = reading(capsys, *command, "deepseek-ai/DeepSeek-R1-0528")["engine"]
     found = engine if isinstance(engine, str) else engine["version"]
     assert found == "deepseek_r1"
 
@@ -90,6 +76,6 @@ def test_a_release_older_than_the_model_is_told(
         "--json",
     ]
     # 1.21 lacks the class, which refuses the plan
-    assert run(["plan", *words, *(["--force"] if told else [])]) == 0
-    warnings = {warning["id"] for warning in json.loads(capsys.readouterr().out)["warnings"]}
+    plan = reading(capsys, "plan", *words, *(["--force"] if told else []))
+    warnings = {warning["id"] for warning in plan["warnings"]}
     assert ("engines.too_old" in warnings) is told

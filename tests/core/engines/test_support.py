@@ -33,6 +33,7 @@ from gaudi_launch.core.planning.planner import make_plan
 from gaudi_launch.core.planning.request import Request
 from gaudi_launch.core.planning.support_answer import ModelSupport, SupportStatus
 from gaudi_launch.extensions.migrate.diff.case import engines_diff
+from tests.support.cli import reading
 from tests.support.refusals import failing
 
 LLAMA = Model("m", "Llama-3.1-8B-Instruct", architecture="LlamaForCausalLM", model_type="llama")
@@ -426,8 +427,7 @@ def test_commands_refuse_with_exit_5(
 
 def test_plan_continues_with_force(made_up: Path, capsys: pytest.CaptureFixture[str]) -> None:
     argv = ["plan", "-w", str(made_up), "-n", "1", "--engine", "vllm-gaudi", *ON_HLS2]
-    assert run([*argv, "--force", "--json"]) == 0
-    warnings = json.loads(capsys.readouterr().out)["warnings"]
+    warnings = reading(capsys, *argv, "--force")["warnings"]
     assert "support.forced" in [warning["id"] for warning in warnings]
 
 
@@ -456,21 +456,6 @@ def compared(name: str) -> object:
 
 def _value(version: str) -> int:
     return sum(int(n) * 1000 ** (3 - at) for at, n in enumerate(re.findall(r"\d+", version)))
-
-
-def test_a_release_may_be_written_as_its_tag(
-    made_up: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(["inspect", str(made_up), "--engine", "vllm-gaudi@v0.24.0", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert [row["engine"] for row in found["versions"]] == ["vllm-gaudi@0.24.0"]
-
-
-def test_a_folder_that_is_missing_is_not_a_hub_id(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(["inspect", str(tmp_path / "nothere")]) == ExitCode.MODEL
-    assert "does not exist" in capsys.readouterr().err
 
 
 def test_a_model_that_the_default_lacks_is_planned_for_the_successor() -> None:

@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 import pytest
 
-from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.core.base.errors import ExitCode
 from gaudi_launch.core.base.messages import Message, message
 from gaudi_launch.core.engines.engine_version import Version
 from gaudi_launch.core.engines.known_versions import newest, releases, versions
@@ -22,6 +22,7 @@ from gaudi_launch.core.planning.option_table import option_table
 from gaudi_launch.core.planning.plan import Plan
 from gaudi_launch.core.planning.planner import make_plan
 from gaudi_launch.core.planning.request import Request
+from tests.support.refusals import failing
 
 NAME = "Qwen/Qwen3-8B"
 LISTED = [each for each in versions() if names_of(each).options]
@@ -74,10 +75,9 @@ def test_an_option_that_ends_the_engine_is_refused_with_what_is_there_instead(
 ) -> None:
     ((found, certain),) = sentences(engine, *extra.split())
     assert (found.endswith(expected.format(engine)), certain) == (True, True), found
-    with pytest.raises(LaunchError) as caught:
+    with failing("options.refused", ExitCode.USAGE):
         # a start script passes the user's options on as they are
         plan(engine, *extra.split(), tuning="reference" if "fork" in engine else "auto")
-    assert (caught.value.id, caught.value.exit_code) == ("options.refused", ExitCode.USAGE)
     assert found in [
         each.render("en") for each in plan(engine, *extra.split(), force=True).warnings
     ]

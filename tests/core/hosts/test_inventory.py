@@ -86,9 +86,8 @@ def test_a_file(tmp_path: Path) -> None:
     ],
 )
 def test_bad_files(document: object, id: str) -> None:
-    with pytest.raises(LaunchError) as error:
+    with raising(id):
         parse_inventory(document, "hosts.yaml", Path())
-    assert error.value.id == id
 
 
 def test_unreadable_files(tmp_path: Path) -> None:

@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 
-from gaudi_launch.cli.main import run
 from gaudi_launch.core.base.messages import message
 from gaudi_launch.core.host import snapshot
 from gaudi_launch.core.host.simulated import make
@@ -32,6 +31,7 @@ from gaudi_launch.core.hosts.steps import (
 )
 from gaudi_launch.core.planning.placement import Placement
 from gaudi_launch.core.planning.plan import Command, EngineIdentity, Plan
+from tests.support.cli import reading
 
 WHY = message("cluster.as_asked")
 
@@ -155,8 +155,7 @@ def nodes_of(
     capsys: pytest.CaptureFixture[str], *words: str
 ) -> tuple[list[tuple[str, list[int]]], list[str]]:
     """(address, modules) of each host, and the ids of what is in the way."""
-    assert run([*_PLAN, *words]) == 0
-    shown = json.loads(capsys.readouterr().out)
+    shown = reading(capsys, *_PLAN, *words)
     nodes = shown["engines"][0]["nodes"]
     return [(node["address"], node["modules"]) for node in nodes], [
         one["id"] for one in shown["blockers"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 import shutil
@@ -21,8 +20,9 @@ from gaudi_launch.core.launch.saved_plan import SavedTraffic
 from gaudi_launch.core.planning.launch_options import LaunchOptions
 from gaudi_launch.extensions.bench.case import prepare as prepare_bench
 from gaudi_launch.extensions.bench.options import BenchOptions
+from tests.support.cli import document, reading
 from tests.support.machines import link_tree, use
-from tests.support.refusals import failing
+from tests.support.refusals import failing, raising
 from tests.support.scripts import script
 from tests.support.waiting import unused_port
 
@@ -141,9 +141,9 @@ def test_a_bad_file_is_reported_with_its_line(
     good = file.read_text(encoding="utf-8")
     file.write_text(text.replace("{good}", good), encoding="utf-8")
     line = line or good.count("\n") + 2
-    assert run(["plan", "--plan", str(file), "--json"]) == 2
-    error = json.loads(capsys.readouterr().out)["error"]
-    assert error["id"] == "saved.bad"
+    code, shown = document(capsys, "plan", "--plan", str(file))
+    error = shown["error"]
+    assert (code, error["id"]) == (2, "saved.bad")
     assert error["message"].startswith(f"{file}, line {line}: ") and why in error["message"], error
 
 
@@ -171,17 +171,15 @@ def test_an_option_of_another_form_is_reported_with_its_line(
 
 def test_a_bad_value_of_an_option_is_that_options_error(file: Path) -> None:
     change(file, "options", "max-num-seqs", to="many")
-    with pytest.raises(LaunchError) as error:
+    with raising("plan.number"):
         route.plan(saved(file))
-    assert error.value.id == "plan.number"
 
 
 def test_a_secret_is_not_saved(tmp_path: Path) -> None:
     options = replace(OPTIONS, extra=("--api-key", "s3cret-value"))
     made, _ = route.plan(OPTIONS)
-    with pytest.raises(LaunchError) as error:
+    with raising("plan.secret_several"):
         saved_plan.write(tmp_path / "x.yaml", options, made, goal="", traffic=SavedTraffic())
-    assert error.value.id == "plan.secret_several"
     assert not (tmp_path / "x.yaml").exists()
 
 
@@ -189,14 +187,13 @@ def test_another_file_is_not_replaced(file: Path, tmp_path: Path) -> None:
     made, _ = route.plan(OPTIONS)
     other = tmp_path / "notes.txt"
     other.write_text("mine\n")
-    with pytest.raises(LaunchError) as error:
+    with raising("saved.other_file"):
         saved_plan.write(other, OPTIONS, made, goal="", traffic=SavedTraffic())
-    assert (error.value.id, other.read_text()) == ("saved.other_file", "mine\n")
+    assert other.read_text() == "mine\n"
     # opened, it would wait for a reader
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(LaunchError) as error:
+    with raising("saved.other_file"):
         saved_plan.write(tmp_path / "pipe", OPTIONS, made, goal="", traffic=SavedTraffic())
-    assert error.value.id == "saved.other_file"
     saved_plan.write(file, OPTIONS, made, goal="latency", traffic=SavedTraffic())
     assert saved_plan.read(file).goal == "latency"
 
@@ -343,32 +340,17 @@ def test_the_load_that_is_given_to_bench_wins(file: Path) -> None:
 
 def test_a_plan_without_a_load_is_refused_by_bench(file: Path) -> None:
     change(file, "traffic", to={})
-    with pytest.raises(LaunchError) as error:
+    with raising("saved.no_traffic"):
         prepare_bench((), BenchOptions(plan_file=str(file)))
-    assert error.value.id == "saved.no_traffic"
 
 
 def test_recommend_saves_its_answer_for_one_replica(
     file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     target = file.parent / "plans"
-    words = [
-        "recommend",
-        "Qwen/Qwen3-8B",
-        "--machine",
-        MACHINE,
-        "-i",
-        "512",
-        "-o",
-        "128",
-        "--for",
-        "cost",
-    ]
-    assert (
-        run([*words, "--concurrency", "256", "-d", "bfloat16", "--save", str(target), "--json"])
-        == 0
-    )
-    answer = json.loads(capsys.readouterr().out)
+    words = f"recommend Qwen/Qwen3-8B --machine {MACHINE} -i 512 -o 128 --for cost"
+    more = ("--concurrency", "256", "-d", "bfloat16", "--save", str(target))
+    answer = reading(capsys, *words.split(), *more)
     [first] = target.glob("1-*.yaml")
     found = saved_plan.read(first)
     replicas = answer["winner"]["served"]["replicas"]

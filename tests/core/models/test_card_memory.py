@@ -28,6 +28,7 @@ from gaudi_launch.core.models.model import Model
 from gaudi_launch.core.models.sizing import GIB, CacheRules, MemoryRules, Split, in_gib
 from gaudi_launch.core.planning import profiles
 from gaudi_launch.core.planning.known_model import known_model
+from tests.support.model_files import NEXT
 
 GAUDI2, GAUDI3 = 95795 << 20, 129024 << 20
 ASK = ServingDemand(max_model_len=4096, max_num_seqs=32)
@@ -102,20 +103,10 @@ def test_more_cards_never_hold_less(
 
 
 def test_states_are_taken_from_the_margin_then_from_the_graphs() -> None:
-    config = {
-        "model_type": "qwen3_next",
-        "num_hidden_layers": 48,
-        "full_attention_interval": 4,
-        "linear_num_key_heads": 16,
-        "linear_num_value_heads": 32,
-        "linear_key_head_dim": 128,
-        "linear_value_head_dim": 128,
-        "linear_conv_kernel_dim": 4,
-    }
     model = Model(
         "m", "m", layers=48, attention_layers=12, hidden_size=2048, intermediate_size=5120,
         heads=16, kv_heads=2, head_dim=256, parameters=20_000_000_000, dtype="bfloat16",
-        config=config,
+        config=NEXT,
     )  # fmt: skip
     rules = MemoryRules()
 

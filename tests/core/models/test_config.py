@@ -195,9 +195,8 @@ def test_what_is_no_folder(path: str, id: str | None) -> None:
     ],
 )
 def test_the_address_of_a_page_is_answered_with_its_hub_id(address: str, pull: str) -> None:
-    with pytest.raises(LaunchError) as caught:
+    with failing("models.address", ExitCode.USAGE) as caught:
         known_model(address, must_exist=False)
-    assert (caught.value.id, caught.value.exit_code) == ("models.address", ExitCode.USAGE)
     assert dict(caught.value.text.values) == {"found": address, "pull": pull}
 
 

@@ -13,18 +13,7 @@ from gaudi_launch.core.models.recurrent_state import (
 )
 from gaudi_launch.core.models.sizing import CacheRules, StateBlocks
 from gaudi_launch.core.planning.known_model import known_model
-
-# Qwen/Qwen3-Next-80B-A3B-Instruct, config.json
-NEXT = {
-    "model_type": "qwen3_next",
-    "num_hidden_layers": 48,
-    "full_attention_interval": 4,
-    "linear_num_key_heads": 16,
-    "linear_num_value_heads": 32,
-    "linear_key_head_dim": 128,
-    "linear_value_head_dim": 128,
-    "linear_conv_kernel_dim": 4,
-}
+from tests.support.model_files import NEXT
 
 
 def model(**changes: object) -> Model:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import replace
 from typing import Any
@@ -20,6 +19,7 @@ from gaudi_launch.core.planning.balanced_cards import CountedSpeed
 from gaudi_launch.core.planning.known_model import known_model
 from gaudi_launch.core.planning.memory import MemoryPlan
 from gaudi_launch.core.planning.request import Request
+from tests.support.cli import document, reading
 
 pytestmark = pytest.mark.usefixtures("plain_english")
 
@@ -29,10 +29,7 @@ ENGINES = ("vllm-fork@1.21", "vllm-fork@1.22", "vllm-gaudi", "tgi")
 
 
 def plan(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
-    code = run(["plan", *MACHINE, "--json", *words])
-    document: dict[str, Any] = json.loads(capsys.readouterr().out)
-    assert code == 0, document
-    return document
+    return reading(capsys, "plan", *MACHINE, *words)
 
 
 # on fewer, each token of 128 clients of the large model takes longer than the goal's 100 ms
@@ -61,8 +58,8 @@ def test_the_cards_that_are_taken(
 def test_a_replica_of_ray_serve_gets_the_fewest_cards(capsys: pytest.CaptureFixture[str]) -> None:
     assert plan(capsys, LARGE, "--engine", "ray-serve")["modules"] == [0, 1]
     # with one card less it is refused
-    assert run(["plan", LARGE, "--engine", "ray-serve", "-n", "1", *MACHINE, "--json"]) == 3
-    assert json.loads(capsys.readouterr().out)["error"]["id"] == "fit.plan_refused"
+    code, shown = document(capsys, "plan", LARGE, "--engine", "ray-serve", "-n", "1", *MACHINE)
+    assert (code, shown["error"]["id"]) == (3, "fit.plan_refused")
 
 
 def test_only_free_cards_are_chosen_from(
@@ -93,15 +90,15 @@ def test_the_number_is_within_the_modules_that_the_environment_allows(
     monkeypatch.setenv("HABANA_VISIBLE_MODULES", "6,7")
     assert plan(capsys, LARGE, "--engine", "vllm-gaudi")["modules"] == [6, 7]
     monkeypatch.setenv("HABANA_VISIBLE_MODULES", "6")
-    assert run(["plan", LARGE, "--engine", "vllm-gaudi", *MACHINE, "--json"]) == 3
-    assert json.loads(capsys.readouterr().out)["error"]["id"] == "fit.plan_refused"
+    code, shown = document(capsys, "plan", LARGE, "--engine", "vllm-gaudi", *MACHINE)
+    assert (code, shown["error"]["id"]) == (3, "fit.plan_refused")
 
 
 def test_sizes_that_are_not_known_choose_no_cards(capsys: pytest.CaptureFixture[str]) -> None:
-    words = ("plan", "acme/Never-Heard-Of", "--engine", "vllm-fork@1.21", *MACHINE, "--json")
-    assert run([*words]) == 5
-    assert json.loads(capsys.readouterr().out)["error"]["id"] == "models.sizes_unknown"
-    found = plan(capsys, "acme/Never-Heard-Of", "--engine", "vllm-fork@1.21", "-n", "2")
+    words = ("acme/Never-Heard-Of", "--engine", "vllm-fork@1.21")
+    code, shown = document(capsys, "plan", *words, *MACHINE)
+    assert (code, shown["error"]["id"]) == (5, "models.sizes_unknown")
+    found = plan(capsys, *words, "-n", "2")
     assert (found["modules"], found["verdict"]) == ([0, 1], "to do")
     assert "plan.memory_unchecked" in {warning["id"] for warning in found["warnings"]}
 
@@ -165,8 +162,7 @@ def test_the_best_counts_tokens_per_card_and_waiting_users() -> None:
 
 def test_warm_up_is_planned_for_the_same_cards(capsys: pytest.CaptureFixture[str]) -> None:
     words = (LARGE, "--engine", "vllm-fork@1.21", *MACHINE)
-    assert run(["warmup", *words, "--json"]) == 0
-    (planned,) = [each for each in json.loads(capsys.readouterr().out)["plans"] if each["chosen"]]
+    (planned,) = [each for each in reading(capsys, "warmup", *words)["plans"] if each["chosen"]]
     assert planned["decode"] == plan(capsys, *words[:3])["buckets"]["decode"]
 
 

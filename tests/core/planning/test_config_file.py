@@ -17,6 +17,7 @@ from gaudi_launch.core.planning.engine_args import engine_args
 from gaudi_launch.core.planning.option_table import UPSTREAM, option_table
 from gaudi_launch.core.planning.request import Request
 from gaudi_launch.core.planning.secret_args import SECRET_FILE
+from tests.support.cli import reading
 
 TABLE = option_table(UPSTREAM)
 S = "hunter2-SECRET"
@@ -120,21 +121,8 @@ def test_text_that_the_engine_stops_on_is_refused(text: str, expected: Message) 
 def plan(
     capsys: pytest.CaptureFixture[str], *words: str, engine: str = "vllm-gaudi"
 ) -> dict[str, Any]:
-    line = [
-        "plan",
-        "-w",
-        "Qwen/Qwen3-8B",
-        "-n",
-        "1",
-        "--engine",
-        engine,
-        "--machine",
-        "simulated:hls2",
-        "--json",
-    ]
-    assert run([*line, *words]) == 0
-    document: dict[str, Any] = json.loads(capsys.readouterr().out)
-    return document
+    line = f"plan -w Qwen/Qwen3-8B -n 1 --engine {engine} --machine simulated:hls2"
+    return reading(capsys, *line.split(), *words)
 
 
 def value_of(document: dict[str, Any], name: str) -> tuple[Any, ...]:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gaudi_launch.core.base import paths
-from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.core.base.errors import ExitCode
 from gaudi_launch.core.engines.known_versions import newest, versions
 from gaudi_launch.core.engines.registry import find
 from gaudi_launch.core.engines.user_options import enumerated
@@ -28,6 +28,7 @@ from gaudi_launch.core.planning.planner import make_plan
 from gaudi_launch.core.planning.request import Request
 from tests.support.cli import output
 from tests.support.local_hub import Hub
+from tests.support.refusals import failing
 
 LLAMA = "meta-llama/Llama-3.1-8B-Instruct"
 ENGINE = newest("vllm-gaudi").label
@@ -196,6 +197,5 @@ def test_without_chunked_prefill_a_step_has_a_complete_prompt() -> None:
     request = Request(
         LLAMA, extra=("--no-enable-chunked-prefill",), cards=1, max_num_batched_tokens=2048
     )
-    with pytest.raises(LaunchError) as caught:
+    with failing("gaudi.unchunked_tokens", ExitCode.USAGE):
         make_plan(request, simulated.make("hls2"), known_model(LLAMA, False), find(ENGINE))
-    assert (caught.value.id, caught.value.exit_code) == ("gaudi.unchunked_tokens", ExitCode.USAGE)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
@@ -20,6 +19,7 @@ from gaudi_launch.core.planning.exported import (
 )
 from gaudi_launch.core.planning.option_table import variable_table
 from gaudi_launch.core.planning.plan import Overridden, Setting
+from tests.support.cli import reading
 from tests.support.refusals import failing
 
 
@@ -154,10 +154,8 @@ LLAMA = "meta-llama/Llama-3.1-8B-Instruct"
 
 
 def plan(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
-    words = ["plan", "-w", LLAMA, "-n", "1", "--machine", "simulated:hls2", "--json", *arguments]
-    assert run(words) == 0
-    found: dict[str, Any] = json.loads(capsys.readouterr().out)
-    return found
+    words = ("plan", "-w", LLAMA, "-n", "1", "--machine", "simulated:hls2")
+    return reading(capsys, *words, *arguments)
 
 
 def export(monkeypatch: pytest.MonkeyPatch, variables: dict[str, str]) -> None:

@@ -21,6 +21,7 @@ from gaudi_launch.core.planning.model_name import (
     nearest_names,
 )
 from gaudi_launch.core.planning.request import Request
+from tests.support.cli import reading
 from tests.support.refusals import failing, refused
 from tests.support.shards import shard
 
@@ -83,8 +84,7 @@ def test_the_first_line_and_the_verdict_of_a_plan_without_sizes(
     assert run(["plan", "-w", "model", "-n", "4", *MACHINE]) == 0
     first = capsys.readouterr().out.splitlines()[0]
     assert first == "model on 4 cards: its sizes and its memory are unknown."
-    assert run(["plan", "-w", "model", "-n", "4", *MACHINE, "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["verdict"] == "to do"
+    assert reading(capsys, "plan", "-w", "model", "-n", "4", *MACHINE)["verdict"] == "to do"
 
 
 @pytest.mark.parametrize(
@@ -113,8 +113,7 @@ def test_a_folder_without_a_tokenizer_is_incomplete(
     assert run(["plan", *words]) == 0
     shown = capsys.readouterr().out
     assert ("(tokenizer.json)" not in shown.splitlines()[0]) == complete
-    assert run(["plan", *words, "--json"]) == 0
-    assert (json.loads(capsys.readouterr().out)["verdict"] != "refused") == complete
+    assert (reading(capsys, "plan", *words)["verdict"] != "refused") == complete
     run(["doctor", "-w", str(tmp_path), *MACHINE])
     assert ("tokenizer.json" not in capsys.readouterr().out) == complete
 

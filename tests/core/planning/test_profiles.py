@@ -27,7 +27,7 @@ from gaudi_launch.core.planning.fit import divided
 from gaudi_launch.core.planning.known_model import known_model
 from gaudi_launch.core.planning.memory import type_on_card
 from tests.support.places import TESTS
-from tests.support.refusals import failing
+from tests.support.refusals import failing, raising, refused
 
 SHIPPED = sorted(profiles.shipped_dir().glob("*.yaml"))
 ENGINES = sorted((profiles.shipped_dir().parent / "engines").glob("*.yaml"))
@@ -259,9 +259,8 @@ def test_an_own_profile_that_goes_by_the_name_alone_is_found_for_a_folder_too(
 )
 def test_bad_own_profile_is_a_sentence(own_folders: Path, text: str) -> None:
     path = own_profile(own_folders, "bad.yaml", text)
-    with pytest.raises(LaunchError) as caught:
+    with raising("profiles.bad") as caught:
         profiles.profiles()
-    assert caught.value.id == "profiles.bad"
     assert str(path) in str(caught.value)
 
 
@@ -568,11 +567,9 @@ def test_a_file_that_cannot_be_used_is_refused_with_the_reason(
 
 
 def test_a_file_that_is_missing_is_refused_with_the_systems_reason(tmp_path: Path) -> None:
-    with pytest.raises(LaunchError) as caught:
+    values = {"path": str(tmp_path / "none.yaml"), "why": "No such file or directory"}
+    with refused("profiles.bad", ExitCode.USAGE, **values):
         profiles.read_document(tmp_path / "none.yaml")
-    assert caught.value.text == message(
-        "profiles.bad", path=str(tmp_path / "none.yaml"), why="No such file or directory"
-    )
 
 
 def test_a_file_of_exactly_a_mebibyte_is_read(tmp_path: Path) -> None:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
-from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.core.base.errors import ExitCode
 from gaudi_launch.core.base.messages import message
 from gaudi_launch.core.models.sizing import CacheRules
 from gaudi_launch.core.planning.support_answer import (
@@ -15,6 +13,7 @@ from gaudi_launch.core.planning.support_answer import (
     SupportStatus,
     check_support,
 )
+from tests.support.refusals import refused
 
 MEANING = message("plan.dense")
 
@@ -27,14 +26,10 @@ def rules(*caches: tuple[Any, str], compact: bool = False) -> CacheRules:
 def test_a_refusal_has_all_its_reasons_and_is_a_warning_when_it_is_forced() -> None:
     reasons = (message("plan.dense"), message("plan.agreed"))
     why = " ".join(each.render() for each in reasons)
-    refused = ModelSupport("e@1", SupportStatus.NO, reasons, refused=True)
-    with pytest.raises(LaunchError) as caught:
-        check_support(refused, force=False)
-    assert (caught.value.exit_code, caught.value.text) == (
-        ExitCode.MODEL,
-        message("support.refused", engine="e@1", why=why),
-    )
-    assert check_support(refused, force=True) == (message("support.forced", why=why),)
+    answer = ModelSupport("e@1", SupportStatus.NO, reasons, refused=True)
+    with refused("support.refused", ExitCode.MODEL, engine="e@1", why=why):
+        check_support(answer, force=False)
+    assert check_support(answer, force=True) == (message("support.forced", why=why),)
     for force in (False, True):
         limited = ModelSupport("e@1", SupportStatus.LIMITED, reasons)
         assert check_support(limited, force=force) == reasons

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from gaudi_launch.core.base.errors import ExitCode, LaunchError
-from gaudi_launch.core.base.messages import message
+from gaudi_launch.core.base.errors import ExitCode
 from gaudi_launch.core.predict.limits import EngineLimits
+from tests.support.refusals import refused
 
 LIMITS = EngineLimits(
     max_num_seqs=16,
@@ -27,9 +27,8 @@ LIMITS = EngineLimits(
 def test_a_range_is_not_backwards() -> None:
     for name in ("input", "output"):
         ends: dict[str, Any] = {f"{name}_min": 9, f"{name}_max": 8}
-        with pytest.raises(LaunchError) as error:
+        with refused("warmup.range_backwards", ExitCode.USAGE, name=name, low=9, high=8):
             replace(LIMITS, **ends)
-        assert error.value.text == message("warmup.range_backwards", name=name, low=9, high=8)
         assert replace(LIMITS, **{**ends, f"{name}_min": 8})
 
 
@@ -41,9 +40,5 @@ def test_a_range_is_not_backwards() -> None:
 @pytest.mark.parametrize("value", [0, -1])
 def test_a_limit_below_one_is_refused(name: str, value: int) -> None:
     changed: dict[str, Any] = {name: value}
-    with pytest.raises(LaunchError) as error:
+    with refused("warmup.limit_too_small", ExitCode.USAGE, name=name, found=value):
         replace(LIMITS, **changed)
-    assert (error.value.text, error.value.exit_code) == (
-        message("warmup.limit_too_small", name=name, found=value),
-        ExitCode.USAGE,
-    )

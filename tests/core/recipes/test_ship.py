@@ -17,7 +17,7 @@ from gaudi_launch.core.recipes import maintenance, ship
 from gaudi_launch.core.recipes.key import KeyParts
 from gaudi_launch.core.recipes.key_locks import held
 from tests.support.recipes import PARTS, fill
-from tests.support.refusals import failing, refusal
+from tests.support.refusals import failing, raising, refusal
 
 HERE = KeyParts(product="gaudi2", stepping="GAUDI2", driver="1.21")
 
@@ -39,9 +39,8 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 def test_a_key_that_is_there_is_replaced_only_by_force(root: Path, tmp_path: Path) -> None:
     file = exported(root, tmp_path)
-    with pytest.raises(LaunchError) as refused:
+    with raising("cache.import_exists"):
         ship.import_(root, file, HERE)
-    assert refused.value.id == "cache.import_exists"
     before = contents(root / PARTS.key)
     ship.import_(root, file, HERE, force=True)
     assert contents(root / PARTS.key) == before
@@ -172,9 +171,8 @@ def test_an_endless_number_in_the_ledger_is_a_sentence(root: Path, tmp_path: Pat
     (ledger, content), files = head(root, tmp_path)
     endless = content.replace(b'"num_blocks": ', b'"num_blocks": 1e999, "x": ')
     assert endless != content
-    with pytest.raises(LaunchError) as refused:
+    with raising("cache.import_not_ours"):
         ship.import_(tmp_path / "other", squeezed(tmp_path, [(ledger, endless), files]), HERE)
-    assert refused.value.id == "cache.import_not_ours"
 
 
 def test_exports_that_fail_leave_no_file(root: Path, tmp_path: Path) -> None:

@@ -15,10 +15,11 @@ from typing import Any
 import pytest
 import yaml
 
-from gaudi_launch.core.base.errors import LaunchError
+from gaudi_launch.core.base.errors import ExitCode
 from gaudi_launch.core.render.monitoring import dashboard, monitoring_files, rule_groups
 from gaudi_launch.extensions.watch.exporter.export import METRICS, PREFIX
 from tests.support.cli import golden, output, reading
+from tests.support.refusals import failing
 
 # Prometheus adds them to the name of a metric
 _ENDINGS = {"gauge": ("",), "counter": ("_total",), "summary": ("_sum", "_count")}
@@ -262,7 +263,6 @@ def test_the_texts_of_the_files() -> None:
 
 @pytest.mark.parametrize("target", ["", "h", "h:x", "http://h:1", "h:1 b:2", "h:1\nx"])
 def test_a_target_is_a_host_and_a_port(target: str) -> None:
-    with pytest.raises(LaunchError) as raised:
+    with failing("monitoring.target", ExitCode.USAGE) as raised:
         monitoring_files([target])
-    assert (raised.value.id, int(raised.value.exit_code)) == ("monitoring.target", 2)
     assert raised.value.text.values == {"found": target}

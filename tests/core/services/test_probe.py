@@ -7,10 +7,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
@@ -20,44 +17,10 @@ from gaudi_launch.core.services.addresses import holder, port_free
 from gaudi_launch.core.services.probe import Readiness, probe, probe_health
 from gaudi_launch.core.services.server_answers import true_status
 from gaudi_launch.core.services.server_request import ProbeResult
+from tests.support.http_answers import server
 from tests.support.waiting import unused_port
 
 Page = tuple[int, object]
-Answer = Callable[[str, dict[str, str]], Page]
-
-
-@contextmanager
-def server(answer: Answer) -> Iterator[str]:
-    class Handler(BaseHTTPRequestHandler):
-        def log_message(self, format: str, *args: object) -> None:
-            pass
-
-        def do_GET(self) -> None:
-            status, document = answer(self.path, dict(self.headers))
-            body = document if isinstance(document, bytes) else json.dumps(document).encode()
-            self.send_response(status)
-            if 300 <= status < 400:
-                self.send_header("Location", str(document))
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def do_POST(self) -> None:
-            self.rfile.read(int(self.headers.get("Content-Length", "0")))
-            self.do_GET()
-
-    running = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(
-        target=running.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True
-    )
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{running.server_port}"
-    finally:
-        running.shutdown()
-        running.server_close()
-
-
 MODELS = {"data": [{"id": "m"}]}
 CHOICES = {"choices": [{"text": "2"}]}
 GOOD: dict[str, Page] = {
@@ -82,9 +45,8 @@ BAD_TEXTS: tuple[Page, ...] = (
 GENERATE = {"inputs": "1", "parameters": {"max_new_tokens": 1}}
 
 
-def table(**changes: tuple[int, object]) -> Answer:
-    pages = {**GOOD, **{"/" + name.replace("_", "/"): answer for name, answer in changes.items()}}
-    return lambda path, headers: pages.get(path, (404, {}))
+def table(**changes: Page) -> dict[str, Page]:
+    return {**GOOD, **{"/" + name.replace("_", "/"): answer for name, answer in changes.items()}}
 
 
 TEXT, INFO = (200, {"generated_text": ""}), (200, {"model_id": "me/Small"})
@@ -180,7 +142,7 @@ def unready(stage: str, detail: str, model: str | None = None) -> Readiness:
 def test_how_far_it_gets(
     pages: dict[str, Page], options: dict[str, Any], expected: Readiness
 ) -> None:
-    with server(table(**pages)) as url:
+    with server(table(**pages)) as (url, _):
         assert probe(url, **options) == expected
 
 
@@ -224,21 +186,15 @@ def test_the_user_is_named_where_the_process_is_not_visible() -> None:
 
 
 def test_a_gateway_is_ready_when_its_health_answers() -> None:
-    with server(table(v1_models=(401, {}))) as url:
+    with server(table(v1_models=(401, {}))) as (url, _):
         assert probe_health(url) == Readiness(True, "ready", "", None, "/health")
-    with server(table(health=(503, {}))) as url:
+    with server(table(health=(503, {}))) as (url, _):
         assert probe_health(url) == Readiness(False, "health", "/health: 503")
     assert probe_health(f"http://127.0.0.1:{unused_port()}").stage == "connect"
 
 
 def test_a_redirect_does_not_carry_the_key_away() -> None:
-    asked: list[str] = []
-
-    def other(path: str, headers: dict[str, str]) -> tuple[int, object]:
-        asked.append(headers.get("Authorization", ""))
-        return 200, MODELS
-
-    with server(other) as there, server(lambda path, headers: (307, there + path)) as here:
+    with server(GOOD) as (there, asked), server({"/health": (307, f"{there}/health")}) as (here, _):
         assert probe(here, api_key="sk-secret") == Readiness(False, "health", "/health: 307")
     assert asked == []
 
@@ -265,7 +221,7 @@ def test_where_no_server_can_listen(host: str, port: int) -> None:
 )
 def test_a_refused_chat_is_known_when_it_is_ready(chat: tuple[int, object], said: str) -> None:
     pages = {**GOOD, "/v1/chat/completions": chat}
-    with server(lambda path, _headers: pages.get(path, (404, {}))) as url:
+    with server(pages) as (url, _):
         found = probe(url)
     assert found == replace(READY, no_chat=f"/v1/chat/completions: {said}")
 

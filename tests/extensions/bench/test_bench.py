@@ -18,6 +18,7 @@ import pytest
 from gaudi_launch.cli.main import run
 from gaudi_launch.core.base.paths import state_dir
 from gaudi_launch.extensions.bench import run_file
+from tests.support.cli import reading
 from tests.support.plots import needs_matplotlib, size_of, texts
 from tests.support.service_record import service
 from tests.support.stand_in_server import FIXED, KEY, serving
@@ -195,8 +196,8 @@ def test_a_named_service_and_its_default_file(
     assert run(["bench", "compare", *map(str, files)]) == 0
     out = capsys.readouterr().out
     assert "time to first token (TTFT) p99" in out and "workloads differ" not in out
-    assert run(["bench", "compare", *map(str, files), "--json"]) == 0
-    assert {"rate" in row["name"] for row in json.loads(capsys.readouterr().out)["rows"]} == {
+    compared = reading(capsys, "bench", "compare", *map(str, files))
+    assert {"rate" in row["name"] for row in compared["rows"]} == {
         True,
         False,
     }

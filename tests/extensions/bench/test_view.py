@@ -170,43 +170,16 @@ OUTCOME = LearnOutcome(
 )
 
 
-def test_what_was_learned_for_people(capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_was_learned(capsys: pytest.CaptureFixture[str]) -> None:
     views(
         capsys,
         "bench-learn",
         [lambda: bench.show_learning(OUTCOME, False), lambda: bench.show_learned(None, False)],
-    )
-
-
-def test_what_was_learned_for_programs(capsys: pytest.CaptureFixture[str]) -> None:
-    shipped = constants()
-    learned = {
-        "schema": 1,
-        "version": 3,
-        "learned_at": 1_800_000_000.0,
-        "measurements": 2,
-        "left_out": 1,
-        "typical_factor": 1.2346,
-        "typical_factor_before": 1.9877,
-        "constants": [
-            {
-                "name": name,
-                "unit": shipped[name].unit,
-                "shipped": shipped[name].value,
-                "learned": LEARNED.values[name],
-            }
-            for name in NAMES
+        [
+            for_programs(capsys, lambda: bench.show_learned(LEARNED, True)),
+            for_programs(capsys, lambda: bench.show_learning(OUTCOME, True)),
         ],
-    }
-    assert for_programs(capsys, lambda: bench.show_learned(LEARNED, True)) == learned
-    files = [
-        {"path": "a.json", "kind": "bench", "measurements": 2, "why_not": None},
-        {"path": "b.log", "kind": "log", "measurements": 0, "why_not": "Interrupted."},
-    ]
-    assert for_programs(capsys, lambda: bench.show_learning(OUTCOME, True)) == {
-        **learned,
-        "files": files,
-    }
+    )
     report = BenchReport(run(), Path("/run.json"), learned=OUTCOME)
     shown = for_programs(capsys, lambda: bench.show_report(report, True))
     assert shown["learned"] == OUTCOME.to_json()

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from dataclasses import asdict, replace
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -87,9 +87,12 @@ CASES: list[tuple[str, dict[str, Any]]] = [
 ]
 # models with rules of their own
 NAMED = {
-    "1.21": ("Mixtral-8x7B-v0.1", "QwQ-32B"),
+    "1.21": ("Mixtral-8x7B-v0.1", "QwQ-32B", "Qwen3-8B"),
     "1.22": ("Llama-3.1-8B", "Qwen3-32B", "Qwen3-30B-A3B", "Qwen2-7B-Instruct", "GLM-4.5"),
-    "vllm-gaudi": ("Llama-3.1-8B", "Mixtral-8x7B-v0.1", "DeepSeek-V3", "granite-4.0-h"),
+    "vllm-gaudi": (
+        *("Llama-3.1-8B", "Mixtral-8x7B-v0.1", "DeepSeek-V3", "granite-4.0-h"),
+        *("my-deepseek", "my-granite-4", "qwen3"),
+    ),
     DEEPSEEK: ("DeepSeek-V3.1",),
 }
 
@@ -102,9 +105,13 @@ def test_each_calibration_has_its_recorded_phases_and_each_model_its_rules() -> 
         for phase in phases(wish, scripts(release), rules_for(wish.name, release), PLACES, "py"):
             lines += [f"{phase.name}: {shlex.join(phase.argv)}", f"  {dict(phase.env)}"]
     for release, names in NAMED.items():
+        made = calibration(release)
+        parts = {each.name: getattr(made, each.name) for each in fields(made)}
+        lines += ["", str({**parts, "rules": None})]
         for name in names:
             rules = rules_for(name, release)
-            lines += ["", f"{release} {name} {dict(rules.env)} {rules.measure_words}"]
+            words = f"{rules.measure_words} {rules.quantise_words}"
+            lines += ["", f"{release} {name} {dict(rules.env)} {words}"]
             lines += [json.dumps(rules.quant_config("/stem"))]
             lines += [json.dumps(rules.measure_config("/stem"))]
     golden("fp8-phases.txt", "\n".join(lines[1:]) + "\n")

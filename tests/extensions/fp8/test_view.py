@@ -19,22 +19,12 @@ RESULT = CalibrationResult(
 )
 
 
-def test_the_phases_and_the_result_for_people(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_phases_and_the_result(capsys: pytest.CaptureFixture[str]) -> None:
     def phases() -> None:
         terminal = calibrate.CalibrationTerminal()
         terminal.phase("measure", "begin", 1, 3)
         terminal.phase("measure", "done", 1, 3)
         terminal.phase("quantise", "skip", 2, 3)
 
-    views(capsys, "calibrate", [phases, lambda: calibrate.show(RESULT, "/m/x")])
-
-
-def test_the_result_for_programs() -> None:
-    assert calibrate.to_json(RESULT) == {
-        "schema": 1,
-        "model": "/m/x",
-        "quant_config": "/c/q.json",
-        "cards": 2,
-        "generation": "g2",
-        "kv_cache_dtype": "fp8_inc",
-    }
+    shows = [phases, lambda: calibrate.show(RESULT, "/m/x")]
+    views(capsys, "calibrate", shows, [calibrate.to_json(RESULT)])

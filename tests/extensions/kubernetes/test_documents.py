@@ -25,7 +25,7 @@ from gaudi_launch.extensions.kubernetes.objects.needs import JOIN_SECONDS
 from gaudi_launch.extensions.kubernetes.objects.pod import HUB_HOME
 from gaudi_launch.extensions.kubernetes.schema_check import problems, schemas
 from gaudi_launch.extensions.ray.engine import IN_RAY
-from tests.support.cli import golden
+from tests.support.cli import golden, reading
 from tests.support.kubernetes_documents import (
     CASES,
     CHAT,
@@ -65,8 +65,7 @@ def test_what_a_cluster_must_have_is_said(
     words: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def ids(*more: str) -> list[str]:
-        assert run(["render", "kubernetes", "--json", *CHAT, *more]) == 0
-        return [note["id"] for note in json.loads(capsys.readouterr().out)["notes"]]
+        return [note["id"] for note in notes(capsys, *CHAT, *more)]
 
     assert said in ids(*words)
     assert said not in ids("--replicas", "2", "--storage-class", "nfs")
@@ -324,10 +323,6 @@ def test_files_of_others_are_not_replaced(
     capsys.readouterr()
 
 
-def test_the_same_twice(capsys: pytest.CaptureFixture[str]) -> None:
-    assert rendered(capsys, *QWEN, *WITH) == rendered(capsys, *QWEN, *WITH)
-
-
 @settings(max_examples=60, deadline=None)
 @given(name=HOSTILE, words=st.lists(HOSTILE, max_size=3), value=HOSTILE)
 def test_no_text_of_the_user_breaks_out(name: str, words: list[str], value: str) -> None:
@@ -369,9 +364,8 @@ def expanded(text: str) -> str:
 
 
 STACK = (*QWEN, *WITH, "--name", "stack", "--webui")
-PREFERRED, REQUIRED = (
-    f"{word}DuringSchedulingIgnoredDuringExecution" for word in ("preferred", "required")
-)
+TWO = (*R1, "--kind", "leaderworkerset", "--nodes", "2")
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
 def affinities(found: list[dict[str, Any]]) -> dict[str, Any]:
@@ -383,17 +377,6 @@ def affinities(found: list[dict[str, Any]]) -> dict[str, Any]:
         .get("podAffinity")
         for each in deployments
     }
-
-
-def test_engines_stand_beside_engines(capsys: pytest.CaptureFixture[str]) -> None:
-    """The chat page, which may be anywhere, draws none of them."""
-    found = affinities(objects(rendered(capsys, *STACK)))
-    assert found.pop("stack-webui") is None and len(found) == 3
-    labels = {"app.kubernetes.io/instance": "stack", "app.kubernetes.io/component": "engine"}
-    term = {"labelSelector": {"matchLabels": labels}, "topologyKey": "kubernetes.io/hostname"}
-    assert all(
-        each == {PREFERRED: [{"weight": 100, "podAffinityTerm": term}]} for each in found.values()
-    )
 
 
 def test_claims_of_one_node_keep_them_there(capsys: pytest.CaptureFixture[str]) -> None:
@@ -409,16 +392,19 @@ def test_claims_of_one_node_keep_them_there(capsys: pytest.CaptureFixture[str]) 
 
 @pytest.mark.parametrize(
     "words",
-    [("--replicas", "2", "--access-mode", "ReadWriteOnce"), ("--access-mode", "ReadWriteOncePod")],
+    [
+        (*STACK, "--replicas", "2", "--access-mode", "ReadWriteOnce"),
+        (*STACK, "--access-mode", "ReadWriteOncePod"),
+        (*TWO, "--access-mode", "ReadWriteOncePod"),
+    ],
 )
 def test_not_where_pods_would_wait_for_ever(
     words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(["render", "kubernetes", *STACK, *words]) == 2
-    assert "ReadWriteMany" in capsys.readouterr().err
-
-
-TWO = (*R1, "--kind", "leaderworkerset", "--nodes", "2")
+    assert run(["render", "kubernetes", *words]) == 2
+    err = capsys.readouterr().err
+    assert words[-1] in err
+    assert "ReadWriteMany" in err
 
 
 def leader_of(text: str) -> dict[str, Any]:
@@ -428,39 +414,8 @@ def leader_of(text: str) -> dict[str, Any]:
 
 
 def notes(capsys: pytest.CaptureFixture[str], *words: str) -> list[dict[str, str]]:
-    assert run(["render", "kubernetes", "--json", *words]) == 0
-    found: list[dict[str, str]] = json.loads(capsys.readouterr().out)["notes"]
+    found: list[dict[str, str]] = reading(capsys, "render", "kubernetes", *words)["notes"]
     return found
-
-
-def test_the_settings_are_those_of_the_scripts_for_two_nodes(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    """HabanaAI/vllm-fork@deepseek_r1:scripts/quickstart/set_head_node.sh and README.md, its
-    lengths."""
-    leader = leader_of(rendered(capsys, *TWO, "-l", "32768", "-b", "512"))
-    options = {
-        "--tensor-parallel-size": "16", "--max-num-seqs": "512",
-        "--max-num-batched-tokens": "32768", "--max-model-len": "32768", "--dtype": "bfloat16",
-        "--kv-cache-dtype": "auto", "--block-size": "128", "--num-scheduler-steps": "1",
-        "--distributed_executor_backend": "ray", "--gpu_memory_utilization": "0.9",
-    }  # fmt: skip
-    assert {name: following(leader["args"], name) for name in options} == options
-    assert {"--disable-log-requests", "--trust-remote-code"} <= set(leader["args"])
-    variables = {
-        "VLLM_EP_SIZE": "16", "VLLM_GRAPH_RESERVED_MEM": "0.2", "VLLM_GRAPH_PROMPT_RATIO": "0",
-        "VLLM_MOE_N_SLICE": "8", "PT_HPU_LAZY_MODE": "1", "PT_HPU_WEIGHT_SHARING": "0",
-        "PT_HPU_ENABLE_LAZY_COLLECTIVES": "true",
-        "PT_HPUGRAPH_DISABLE_TENSOR_CACHE": "1", "VLLM_DELAYED_SAMPLING": "true",
-        "RAY_IGNORE_UNHANDLED_ERRORS": "1", "VLLM_MLA_PERFORM_MATRIX_ABSORPTION": "0",
-        "VLLM_MLA_DISABLE_REQUANTIZATION": "0",
-        "VLLM_RAY_DISABLE_LOG_TO_DRIVER": "1", "GLOO_SOCKET_IFNAME": "eth0",
-        "HCCL_SOCKET_IFNAME": "eth0",
-    }  # fmt: skip
-    env = {entry["name"]: entry.get("value") for entry in leader["env"]}
-    assert {name: env.get(name) for name in variables} == variables
-    # the device plugin says which cards a pod has
-    assert not {"HABANA_VISIBLE_DEVICES", "HABANA_VISIBLE_MODULES"} & env.keys()
 
 
 def measured(folder: Path, ranks: int) -> Path:
@@ -546,22 +501,6 @@ def test_published_measurements_come_as_a_folder_also_before_they_are_here(
         note["message"] for note in notes(capsys, *R1, "-q") if note["id"] == "kubernetes.weights"
     ]
     assert [folder in text for text in held].count(True) == 1
-
-
-def test_an_evicted_worker_counts_as_much_as_a_leader(capsys: pytest.CaptureFixture[str]) -> None:
-    """Either takes its group down, and a budget for leaders alone would let every worker be
-    evicted at once."""
-    found = objects(rendered(capsys, *TWO, "--replicas", "3"))
-    budget = next(each for each in found if each["kind"] == "PodDisruptionBudget")["spec"]
-    group = next(each for each in found if each["kind"] == "LeaderWorkerSet")["spec"][
-        "leaderWorkerTemplate"
-    ]
-    for template in ("leaderTemplate", "workerTemplate"):
-        assert (
-            budget["selector"]["matchLabels"].items()
-            <= group[template]["metadata"]["labels"].items()
-        )
-    assert budget["maxUnavailable"] == 1
 
 
 def test_a_made_up_node_is_called_one(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

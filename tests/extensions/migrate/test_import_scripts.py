@@ -15,6 +15,7 @@ from gaudi_launch.extensions.migrate.import_scripts import (
     request_of,
 )
 from gaudi_launch.extensions.migrate.start_command import split_shell
+from tests.support.refusals import refused
 
 RELEASES = ("1.21", "1.22", "deepseek_r1")
 
@@ -74,13 +75,10 @@ def test_what_a_script_would_refuse_is_refused(
 
 
 def test_a_script_without_a_model_or_of_another_release_is_refused() -> None:
-    with pytest.raises(LaunchError) as caught:
+    with refused("migrate.no_model", ExitCode.USAGE, release="1.21"):
         read("1.21", "-n", "1")
-    assert caught.value.text == message("migrate.no_model", release="1.21")
-    with pytest.raises(LaunchError) as caught:
+    with refused("migrate.release", ExitCode.USAGE, found="1.20", known=", ".join(RELEASES)):
         read_call(["-w", "/m"], "1.20")
-    assert caught.value.text == message("migrate.release", found="1.20", known=", ".join(RELEASES))
-    with pytest.raises(LaunchError) as caught:
+    with refused("migrate.unknown", ExitCode.USAGE, found="-w /m -Y"):
         read_call(["-w", "/m", "-Y"])
-    assert caught.value.text == message("migrate.unknown", found="-w /m -Y")
     assert read("deepseek_r1").model == "/data/hf_models/DeepSeek-R1-Gaudi"

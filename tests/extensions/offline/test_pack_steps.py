@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_launch.core.base.errors import ExitCode, LaunchError
-from gaudi_launch.core.base.messages import message
+from gaudi_launch.core.base.errors import ExitCode
 from gaudi_launch.core.base.mirrors import Mirrors
 from gaudi_launch.core.engines.install.step_runner import InstallStep, run_steps
 from gaudi_launch.core.engines.needed_release import needed_release
@@ -24,6 +23,7 @@ from gaudi_launch.extensions.offline.pack_steps import (
     platforms,
     repositories,
 )
+from tests.support.refusals import raising, refused
 
 IDENTITY = {
     f"GIT_{who}_{what}": "a" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")
@@ -56,12 +56,8 @@ def order(folder: Path, platform: str = "") -> CollectOrder:
 
 @pytest.mark.parametrize("name", ["linux_x86_64", "win_amd64", "manylinux_2_x86_64", ""])
 def test_another_platform_is_refused(name: str) -> None:
-    with pytest.raises(LaunchError) as caught:
+    with refused("offline.platform", ExitCode.USAGE, found=name):
         platforms(name)
-    assert (caught.value.exit_code, caught.value.text) == (
-        ExitCode.USAGE,
-        message("offline.platform", found=name),
-    )
 
 
 def test_wheels_are_built_here_and_only_taken_for_another_platform(tmp_path: Path) -> None:
@@ -122,18 +118,16 @@ def test_a_commit_that_the_mirror_lacks_ends_the_pack(tmp_path: Path) -> None:
     release = needed_release("vllm-fork@1.21")
     release = replace(release, code=Code("me/engine", "release", "0" * 40), extension=None)
     steps = gaudi_steps(order(tmp_path / "pack"), release)
-    with pytest.raises(LaunchError) as caught:
+    with raising("serve.setup_failed"):
         run_steps(steps[1:4], lambda line: None, Mirrors(git=str(mirror)))
-    assert caught.value.id == "serve.setup_failed"
 
 
 def test_a_release_without_fixed_versions_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pack_steps, "constraints_of", lambda release: None)
-    with pytest.raises(LaunchError) as caught:
+    with raising("offline.no_constraints"):
         gaudi_steps(order(tmp_path), needed_release("vllm-fork@1.21"))
-    assert caught.value.id == "offline.no_constraints"
 
 
 def test_pip_is_that_of_an_environment_for_work_alone(tmp_path: Path) -> None:

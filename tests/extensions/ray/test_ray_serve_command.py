@@ -11,7 +11,7 @@ import yaml
 
 from gaudi_launch.cli.main import run
 from gaudi_launch.extensions.ray.engine import IN_RAY
-from tests.support.cli import golden, output
+from tests.support.cli import golden, output, reading
 from tests.support.serve import write_model
 
 RENDER = ("render", "ray-serve")
@@ -163,8 +163,7 @@ def test_serve_without_ray_is_exit_3_and_says_what_to_do(
 
 
 def test_the_environments_steps(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["setup", "ray", "--dry-run", "--json"]) == 0
-    steps = [step["id"] for step in json.loads(capsys.readouterr().out)["steps"]]
+    steps = [step["id"] for step in reading(capsys, "setup", "ray", "--dry-run")["steps"]]
     assert steps[0] == "serve.setup_venv" and steps[-3:] == [
         "ray.setup_venv",
         "ray.setup_borrow",

@@ -25,7 +25,7 @@ from gaudi_launch.extensions.simulated.engine import (
     fault_document,
     read_fault,
 )
-from tests.support.refusals import failing
+from tests.support.refusals import failing, raising, refused
 from tests.support.vllm_gaudi_plans import HLS2, LLAMA
 from tests.support.vllm_gaudi_plans import plan as gaudi_plan
 
@@ -49,7 +49,7 @@ def document(plan: Plan) -> dict[str, Any]:
     return found
 
 
-def refused(model: Model = LLAMA, **wishes: Any) -> LaunchError:
+def error_of(model: Model = LLAMA, **wishes: Any) -> LaunchError:
     with pytest.raises(LaunchError) as caught:
         planned(model, **wishes)
     return caught.value
@@ -137,7 +137,7 @@ def test_copies_need_the_cards_of_all() -> None:
     assert made.command.argv[-2:] == ("--data-parallel-size", "2")
     assert len(made.placement.modules) == 8
     assert document(made) == document(planned(cards=4))
-    assert refused(cards=8, extra=("--data-parallel-size", "2")).exit_code == ExitCode.MACHINE
+    assert error_of(cards=8, extra=("--data-parallel-size", "2")).exit_code == ExitCode.MACHINE
 
 
 def test_a_grammar_follows_the_schema_of_a_tool() -> None:
@@ -163,12 +163,12 @@ def test_vllm_knows_that_a_model_has_experts() -> None:
 def test_what_has_no_simulated_times_is_refused(
     wishes: dict[str, Any], id: str, code: ExitCode
 ) -> None:
-    error = refused(**wishes)
+    error = error_of(**wishes)
     assert (error.id, error.exit_code) == (id, code)
 
 
 def test_a_model_of_unknown_sizes_is_refused() -> None:
-    error = refused(Model("nobody/knows", "knows"))
+    error = error_of(Model("nobody/knows", "knows"))
     assert (error.id, error.exit_code) == ("simulated.no_sizes", ExitCode.MODEL)
 
 
@@ -232,13 +232,8 @@ def test_every_option_without_simulated_times_is_named(option: str) -> None:
     engine = find("simulated").suited(LLAMA)
     table = engine.identity.options
     request = Request(model=LLAMA.path, extra=(option, "{}"), options=option_table(table))
-    with pytest.raises(LaunchError) as caught:
+    with refused("simulated.no_option", ExitCode.USAGE, option=option):
         engine.check_features(replace(request, force=True), LLAMA)
-    assert (caught.value.id, caught.value.exit_code, caught.value.text.values) == (
-        "simulated.no_option",
-        ExitCode.USAGE,
-        {"option": option},
-    )
 
 
 @pytest.mark.parametrize(
@@ -271,9 +266,8 @@ def test_a_fault_is_read(text: str, fault: CardFault) -> None:
     ],
 )
 def test_what_is_no_fault_is_refused(text: str, id: str) -> None:
-    with pytest.raises(LaunchError) as refused:
+    with raising(id):
         read_fault(text)
-    assert refused.value.id == id
 
 
 def test_a_fault_concerns_the_copy_with_its_card() -> None:
@@ -285,7 +279,6 @@ def test_a_fault_concerns_the_copy_with_its_card() -> None:
 
 
 def test_a_card_of_another_service_is_refused() -> None:
-    with pytest.raises(LaunchError) as refused:
+    with raising("simulated.fault_card") as refused:
         fault_document([CardFault("slow-card", 0.0, 4)], (0, 1), cards=2)
-    assert refused.value.id == "simulated.fault_card"
     assert refused.value.text.values == {"module": 4, "modules": "0,1"}

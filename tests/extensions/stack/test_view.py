@@ -73,7 +73,10 @@ STATES: Any = [
 ]
 
 
-def test_for_people(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_stack_and_its_changes(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(time, "time", lambda: 1000.0)
     views(
         capsys,
         "stack",
@@ -95,39 +98,10 @@ def test_for_people(capsys: pytest.CaptureFixture[str]) -> None:
             lambda: stack.show_states(STATES),
             lambda: stack.show_states([]),
         ],
+        [
+            stack.started_to_json(SITE, ChangedStack(("site-chat",), gateway="started")),
+            stack.applied_to_json(SITE, CHANGED),
+            stack.ended_to_json("site", ended("site-chat")),
+            stack.states_to_json(STATES),
+        ],
     )
-
-
-def test_for_programs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(time, "time", lambda: 1000.0)
-    site = {"schema": 1, "stack": "site", "url": "http://h:1", "models": ["chat", "embed"]}
-    assert stack.started_to_json(SITE, ChangedStack(("site-chat",), gateway="started")) == {
-        **site,
-        "started": ["site-chat"],
-        "gateway": "started",
-    }
-    assert stack.applied_to_json(SITE, CHANGED) == {
-        **site,
-        "started": ["site-chat.v2"],
-        "ended": ["site-chat", "site-old"],
-        "gateway": "renewed",
-    }
-    stopped = stack.ended_to_json("site", ended("site-chat"))
-    assert {**stopped, "stopped": [each["name"] for each in stopped["stopped"]]} == {
-        "schema": 1,
-        "stack": "site",
-        "stopped": ["site-chat"],
-    }
-    (found,) = stack.states_to_json(STATES)["stacks"]
-    services = found.pop("services")
-    assert found == {
-        "name": "site",
-        "file": "/site.yaml",
-        "missing": ["site-gone"],
-        "current": False,
-    }
-    keys = ("name", "stack_model", "error", "routed")
-    assert [tuple(each[key] for key in keys) for each in services] == [
-        ("site-gateway", "", None, None),
-        ("site-chat", "chat", "Full.", {"status": "DOWN", "requests": 3}),
-    ]

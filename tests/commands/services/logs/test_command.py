@@ -9,14 +9,10 @@ import pytest
 
 from gaudi_launch.cli.main import run
 from gaudi_launch.core.services.state import store
+from tests.support.cli import document, reading
 from tests.support.service_record import service
 
 pytestmark = pytest.mark.usefixtures("plain_english")
-
-
-def answer(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, dict[str, object]]:
-    code = run([*words])
-    return code, json.loads(capsys.readouterr().out)
 
 
 def ended_service(log: bytes) -> Path:
@@ -30,11 +26,11 @@ def ended_service(log: bytes) -> Path:
 def test_a_log_is_one_object(capsys: pytest.CaptureFixture[str]) -> None:
     folder = ended_service(b"one\ntwo\nthr\xff")
     shown = {"schema": 1, "name": "demo", "path": str(folder / "engine.log"), "begun": True}
-    assert answer(capsys, "logs", "demo", "--json") == (
+    assert document(capsys, "logs", "demo") == (
         0,
         {**shown, "lines": ["one", "two", "thr\ufffd"]},
     )
-    assert answer(capsys, "logs", "demo", "-n", "1", "--json") == (
+    assert document(capsys, "logs", "demo", "-n", "1") == (
         0,
         {**shown, "lines": ["thr\ufffd"]},
     )
@@ -49,12 +45,11 @@ def test_a_followed_log_is_an_object_per_line(capsys: pytest.CaptureFixture[str]
 
 def test_a_log_that_has_not_begun_has_no_lines(capsys: pytest.CaptureFixture[str]) -> None:
     with service("demo", "http://127.0.0.1:1", phase="start") as folder:
-        code, shown = answer(capsys, "logs", "demo", "--json")
-    expected = {
+        shown = reading(capsys, "logs", "demo")
+    assert shown == {
         "schema": 1,
         "name": "demo",
         "path": str(folder / "engine.log"),
         "begun": False,
         "lines": [],
     }
-    assert (code, shown) == (0, expected)

@@ -3,11 +3,6 @@ back over HTTP."""
 
 from __future__ import annotations
 
-import json
-import threading
-from collections.abc import Iterator
-from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +12,7 @@ from gaudi_launch.commands.services.status.case import Deployment, RayStatus, re
 from gaudi_launch.core.services.diagnosis.diagnose import diagnose
 from gaudi_launch.core.services.log.follow import Follower
 from gaudi_launch.core.services.state.registry import ServiceRecord
+from tests.support.http_answers import server
 
 # a start of ours, two replicas, stopped (shortened); the replicas' lines are those of the engine
 LOG = """\
@@ -68,37 +64,7 @@ STATUS = {
 }
 
 
-@dataclass
-class Dashboard:
-    """What a dashboard answers, and what it was asked."""
-
-    url: str = ""
-    status: int = 200
-    body: bytes = json.dumps(STATUS).encode()
-    asked: list[tuple[str, str]] = field(default_factory=list)
-
-
-@pytest.fixture
-def dashboard() -> Iterator[Dashboard]:
-    found = Dashboard()
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            found.asked.append((self.path, self.headers["Authorization"]))
-            self.send_response(found.status)
-            self.end_headers()
-            self.wfile.write(found.body)
-
-        def log_message(self, *_: Any) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        threading.Thread(
-            target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True
-        ).start()
-        found.url = f"http://127.0.0.1:{server.server_port}"
-        yield found
-        server.shutdown()
+PATH = "/api/serve/applications/"
 
 
 def service(url: object, token: Path) -> ServiceRecord:
@@ -112,18 +78,19 @@ def token(tmp_path: Path) -> Path:
     return tmp_path / "token"
 
 
-def test_the_state_of_each_deployment_is_read(dashboard: Dashboard, token: Path) -> None:
-    assert read(service(dashboard.url, token)) == RayStatus(
-        dashboard.url,
-        "default",
-        "RUNNING",
-        "",
-        (
-            Deployment("Engine", "UPDATING", 1, 2, "", ("RUNNING", "STARTING")),
-            Deployment("Router", "HEALTHY", 0, 1, "ok", ()),
-        ),
-    )
-    assert dashboard.asked == [("/api/serve/applications/", "Bearer sesame")]
+def test_the_state_of_each_deployment_is_read(token: Path) -> None:
+    with server({PATH: (200, STATUS)}) as (url, asked):
+        assert read(service(url, token)) == RayStatus(
+            url,
+            "default",
+            "RUNNING",
+            "",
+            (
+                Deployment("Engine", "UPDATING", 1, 2, "", ("RUNNING", "STARTING")),
+                Deployment("Router", "HEALTHY", 0, 1, "ok", ()),
+            ),
+        )
+    assert asked == [(PATH, None, "Bearer sesame")]
 
 
 @pytest.mark.parametrize(
@@ -136,23 +103,22 @@ def test_the_state_of_each_deployment_is_read(dashboard: Dashboard, token: Path)
         (200, b'{"applications": {"a": 1}}', "no application"),
     ],
 )
-def test_an_unexpected_answer_is_named(
-    dashboard: Dashboard, token: Path, status: int, body: bytes, trouble: str
-) -> None:
-    dashboard.status, dashboard.body = status, body
-    assert read(service(dashboard.url, token)) == RayStatus(dashboard.url, trouble=trouble)
+def test_an_unexpected_answer_is_named(token: Path, status: int, body: bytes, trouble: str) -> None:
+    with server({PATH: (status, body)}) as (url, _):
+        assert read(service(url, token)) == RayStatus(url, trouble=trouble)
 
 
-def test_a_dashboard_that_cannot_be_asked_is_named(dashboard: Dashboard, token: Path) -> None:
+def test_a_dashboard_that_cannot_be_asked_is_named(token: Path) -> None:
     closed = "http://127.0.0.1:1"
     assert read(service(closed, token)) == RayStatus(
         closed, trouble="[Errno 111] Connection refused"
     )
     token.unlink()
-    assert read(service(dashboard.url, token)) == RayStatus(
-        dashboard.url, trouble=f"{token}: No such file or directory"
-    )
-    assert dashboard.asked == []
+    with server({PATH: (200, STATUS)}) as (url, asked):
+        assert read(service(url, token)) == RayStatus(
+            url, trouble=f"{token}: No such file or directory"
+        )
+    assert asked == []
 
 
 @pytest.mark.parametrize("state", [{}, {"facts": 1}, {"facts": {"ray_dashboard": "http://h"}}])

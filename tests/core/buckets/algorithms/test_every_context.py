@@ -7,20 +7,12 @@ import pytest
 from gaudi_launch.core.buckets.bucket_list import BucketError
 from gaudi_launch.core.buckets.engine_buckets import engine_buckets
 from gaudi_launch.core.buckets.families import EVERY_CONTEXT
-
-ARGS = {
-    "max_num_seqs": 16,
-    "max_model_len": 4096,
-    "block_size": 128,
-    "num_hpu_blocks": 300,
-    "max_num_prefill_seqs": 4,
-    "max_num_batched_tokens": 4096,
-}
+from tests.support.bucket_parity import FOUR_PROMPTS
 
 
 def failure(algorithm: str, env: dict[str, str]) -> str:
     with pytest.raises(BucketError) as raised:
-        engine_buckets(EVERY_CONTEXT, algorithm, env, ARGS)
+        engine_buckets(EVERY_CONTEXT, algorithm, env, FOUR_PROMPTS)
     return str(raised.value)
 
 

@@ -12,6 +12,7 @@ from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.engines.install.change import change, place_for, trial
 from gaudi_launch.core.engines.install.marker import MARKER, marker_of
 from gaudi_launch.core.engines.install.switch import Versions
+from tests.support.refusals import failing, refused
 
 WANTED = {"ray": "2", "vllm": "1", "beside": "/cpu", "python": "/p"}
 KEYS = ("ray", "vllm")
@@ -36,13 +37,6 @@ def make(folder: Path, marker: object = None, *, python: bool = True) -> Path:
     return folder
 
 
-def refused(folder: Path) -> tuple[str, ExitCode, dict[str, object]]:
-    with pytest.raises(LaunchError) as caught:
-        place_for(versions(), WANTED, KEYS)
-    assert str(folder) in str(caught.value)
-    return caught.value.id, caught.value.exit_code, dict(caught.value.text.values)
-
-
 def test_an_unfinished_one_is_made_again_beside_older_versions(engines: Path) -> None:
     make(engines / "a", {**WANTED, "ray": "1"})
     unfinished = make(engines / "a+2")
@@ -57,8 +51,10 @@ def test_one_that_cannot_be_used_here_is_neither_taken_nor_cleared(
     engines: Path, marker: object, python: bool
 ) -> None:
     folder = make(engines / "a", marker, python=python)
-    id, code, values = refused(folder)
-    assert (id, code) == ("setup.complete_other", ExitCode.FAILED)
+    with failing("setup.complete_other", ExitCode.FAILED) as caught:
+        place_for(versions(), WANTED, KEYS)
+    assert str(folder) in str(caught.value)
+    values = caught.value.text.values
     assert values["path"] == str(folder)
     assert "/cpu" in str(values["needed"])
     assert ("vllm" in str(values["found"])) is bool(marker)
@@ -84,13 +80,13 @@ def interpreter(folder: Path, *lines: str) -> Path:
 def test_a_link_that_cannot_be_made_leaves_the_old_version(engines: Path) -> None:
     folder = make(engines / "a", WANTED)
     (engines / "a.current").mkdir()
-    with pytest.raises(LaunchError) as caught:
-        change(versions(), folder, folder / "bin/python", print)
-    assert (caught.value.id, caught.value.exit_code, caught.value.text.values) == (
+    with refused(
         "setup.switch_failed",
         ExitCode.FAILED,
-        {"path": str(engines / "a.current"), "why": "Is a directory"},
-    )
+        path=str(engines / "a.current"),
+        why="Is a directory",
+    ):
+        change(versions(), folder, folder / "bin/python", print)
 
 
 def test_an_interpreter_that_is_gone_is_a_failed_trial() -> None:

@@ -15,7 +15,6 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_launch.core.base.errors import LaunchError
 from gaudi_launch.core.engines.detect import interpreter
 from gaudi_launch.core.engines.install import environment
 from gaudi_launch.core.engines.install.environment import Recipe
@@ -23,6 +22,7 @@ from gaudi_launch.core.engines.install.step_runner import InstallStep
 from gaudi_launch.core.engines.install.switch import Versions, fixed
 from tests.support.places import TOP
 from tests.support.processes import is_alive
+from tests.support.refusals import raising
 from tests.support.waiting import until
 
 ENGINE = "tiny@1"
@@ -261,9 +261,8 @@ def test_a_new_version_that_cannot_be_imported_is_not_put_in_force(
     environment.make(broken, lambda line: None)
     (site,) = (broken.folder / "venv/lib").glob("python3.*/site-packages")
     (site / "vllm" / "__init__.py").write_text("from vllm import absent\n", encoding="utf-8")
-    with pytest.raises(LaunchError) as caught:
+    with raising("setup.trial_failed") as caught:
         environment.put_in_force(broken, lambda line: None)
-    assert caught.value.id == "setup.trial_failed"
     assert "cannot import name 'absent'" in str(caught.value.detail)
     assert version_in_force() == "1.0"
 

@@ -3,7 +3,6 @@ a remainder."""
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import sys
@@ -11,7 +10,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -29,6 +27,7 @@ from gaudi_launch.core.services.process.supervise import (
     Supervisor,
     _Tail,
 )
+from tests.support.http_answers import server
 from tests.support.processes import TRIVIAL, living
 from tests.support.waiting import GENEROUS
 
@@ -227,33 +226,18 @@ def test_signals_are_left_alone_off_the_main_thread(
     assert [outcome.kind for outcome in results] == ["died"]
 
 
-class Other(BaseHTTPRequestHandler):
-    """A server that answers under the name Other."""
-
-    def log_message(self, format: str, *args: object) -> None:
-        pass
-
-    def do_GET(self) -> None:
-        document = {"data": [{"id": "Other"}], "choices": [{"text": "2"}]}
-        body = json.dumps(document).encode()
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def do_POST(self) -> None:
-        self.rfile.read(int(self.headers.get("Content-Length", "0")))
-        self.do_GET()
-
-
 @pytest.fixture
 def other(free_port: int) -> Iterator[None]:
-    """Serve at the port of the engine."""
-    server = ThreadingHTTPServer(("127.0.0.1", free_port), Other)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield
-    server.shutdown()
-    server.server_close()
+    """Serve under the name Other at the port of the engine."""
+    text = (200, {"choices": [{"text": "2"}]})
+    answers = {
+        "/health": (200, {}),
+        "/v1/models": (200, {"data": [{"id": "Other"}]}),
+        "/v1/completions": text,
+        "/v1/chat/completions": text,
+    }
+    with server(answers, free_port):
+        yield
 
 
 @pytest.mark.usefixtures("other")

@@ -16,6 +16,7 @@ from gaudi_launch.core.base.paths import state_dir
 from gaudi_launch.core.services.state import store
 from gaudi_launch.core.services.state.registry import hold
 from gaudi_launch.extensions.watch.exporter import export as exporter
+from tests.support.cli import reading
 
 pytestmark = pytest.mark.usefixtures("plain_english")
 
@@ -71,8 +72,7 @@ def put(name: str, content: str, file: str = "state.json") -> None:
 
 
 def listed(capsys: pytest.CaptureFixture[str]) -> list[str]:
-    assert run(["ps", "-a", "--json"]) == 0
-    return [service["name"] for service in json.loads(capsys.readouterr().out)["services"]]
+    return [service["name"] for service in reading(capsys, "ps", "-a")["services"]]
 
 
 @pytest.mark.parametrize("content", BAD.values(), ids=BAD)
@@ -129,8 +129,7 @@ def test_a_damaged_plan_or_job(file: str, content: str) -> None:
 def test_a_live_service_stays_visible(content: str, capsys: pytest.CaptureFixture[str]) -> None:
     with hold("a"):
         put("a", content)
-        assert run(["ps", "--json"]) == 0
-        (service,) = json.loads(capsys.readouterr().out)["services"]
+        (service,) = reading(capsys, "ps")["services"]
         assert (service["name"], service["alive"]) == ("a", True)
 
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from gaudi_launch.core.base.errors import LaunchError
 from gaudi_launch.core.services.endpoint import Target
 from gaudi_launch.extensions.bench.check import quality
 from gaudi_launch.extensions.bench.check.quality import Quality, QualityAnswer
 from gaudi_launch.extensions.bench.client import Client
+from tests.support.refusals import raising
 from tests.support.scripted_client import ScriptedClient
 
 PLAN = {
@@ -125,6 +125,5 @@ def test_a_difference_is_compared_with_chance(
 
 def test_a_file_of_another_kind_is_refused(tmp_path: Path) -> None:
     (tmp_path / "x.json").write_text('{"kind": "bench"}')
-    with pytest.raises(LaunchError) as raised:
+    with raising("measure.quality_read"):
         quality.read(tmp_path / "x.json")
-    assert raised.value.id == "measure.quality_read"

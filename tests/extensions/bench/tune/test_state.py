@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.core.base.errors import ExitCode
 from gaudi_launch.core.base.paths import state_dir
 from gaudi_launch.core.launch.saved_plan import SavedTraffic
 from gaudi_launch.core.planning.launch_options import LaunchOptions
 from gaudi_launch.extensions.bench.tune import state as tune_state
+from tests.support.refusals import failing
 
 pytestmark = pytest.mark.usefixtures("plain_english")
 
@@ -47,7 +48,6 @@ def test_each_search_has_a_folder_of_its_own_below_its_question(
 def test_a_folder_that_cannot_be_made_is_an_error(own_folders: Path) -> None:
     (state_dir() / "tune").parent.mkdir(parents=True, exist_ok=True)
     (state_dir() / "tune").write_text("")
-    with pytest.raises(LaunchError) as raised:
+    with failing("tune.no_folder", ExitCode.FAILED) as raised:
         tune_state.new_folder(OPTIONS, LOAD, "latency")
-    assert (raised.value.id, raised.value.exit_code) == ("tune.no_folder", ExitCode.FAILED)
     assert raised.value.text.values["why"] == os.strerror(20)

@@ -43,65 +43,14 @@ STATE = TuneState(
 OUTCOME = TuneOutcome(STATE, BEST, GIVEN, 0.04321, 1.909090, Path("/plans/best.json"), True)
 
 
-def test_for_people(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_finished_search(capsys: pytest.CaptureFixture[str]) -> None:
     outcomes = (
         OUTCOME,
         replace(OUTCOME, best=GIVEN, gain=1.0, in_time=False),
         replace(OUTCOME, given=None, gain=None),
     )
-    views(capsys, "tune", [partial(tune.show, each, False) for each in outcomes])
-
-
-def test_for_programs(capsys: pytest.CaptureFixture[str]) -> None:
-    found = for_programs(capsys, lambda: tune.show(OUTCOME, True))
-    simulated = found.pop("simulated")
-    assert simulated is OUTCOME.simulated
-    starts = found.pop("starts")
-    assert found == {
-        "schema": 1,
-        "goal": "throughput",
-        "traffic": {"input": "128", "concurrency": "8"},
-        "candidates": [
-            {"name": "given", "cards": 2, "hash": "sha256:a"},
-            {"name": "seqs-64", "cards": 4, "hash": "sha256:b"},
-        ],
-        "best": {
-            "candidate": "seqs-64",
-            "is_given": False,
-            "gain": 1.9091,
-            "noise": 0.0432,
-            "plan": "/plans/best.json",
-        },
-        "complete": True,
-        # of each the run in the middle
-        "compare": ["/tune/m/g2", "/tune/m/b2"],
-        "folder": "/tune/m",
-    }
-    assert starts[0] == {
-        "candidate": "seqs-64",
-        "round": 1,
-        "last": False,
-        "start_seconds": 0.0,
-        "seconds": 9.0,
-        "runs": [],
-        "why": "out of memory",
-    }
-    assert starts[1] | {"runs": starts[1]["runs"][1:2]} == {
-        "candidate": "given",
-        "round": 2,
-        "last": True,
-        "start_seconds": 61.26,
-        "seconds": 121.26,
-        "runs": [
-            {
-                "file": "/tune/m/g1",
-                "output_tokens_per_second": 1000.123,
-                "ttft_seconds": 0.123457,
-                "tpot_seconds": 0.012346,
-            }
-        ],
-        "why": "",
-    }
+    document = for_programs(capsys, lambda: tune.show(OUTCOME, True))
+    views(capsys, "tune", [partial(tune.show, each, False) for each in outcomes], [document])
 
 
 def test_the_given_plan_alone_is_compared_with_nothing() -> None:

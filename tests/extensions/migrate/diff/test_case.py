@@ -98,11 +98,6 @@ def test_the_cache_of_layers_is_shown_where_it_differs(tmp_path: Path) -> None:
     assert caches == [("state", "model", "state")]
 
 
-def test_the_same_cache_is_not_shown() -> None:
-    found = engines_diff("vllm-fork@1.22", "vllm-gaudi@0.26", QWEN)
-    assert found.plans is not None and found.plans.caches == ()
-
-
 def test_a_refusal_is_an_answer() -> None:
     options = replace(QWEN, scheduler_steps=8)
     found = engines_diff("vllm-fork@1.21", "vllm-gaudi@0.26", options)

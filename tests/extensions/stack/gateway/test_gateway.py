@@ -20,7 +20,6 @@ from pathlib import Path
 import psutil
 import pytest
 
-from gaudi_launch.core.base.errors import LaunchError
 from gaudi_launch.core.launch import waiting
 from gaudi_launch.core.launch.report import Silent
 from gaudi_launch.core.launch.stop import end, restart
@@ -50,6 +49,7 @@ from tests.support.gateways import (
     running,
 )
 from tests.support.places import TOP
+from tests.support.refusals import raising
 from tests.support.service_record import service
 from tests.support.waiting import GENEROUS, until, unused_port
 
@@ -390,9 +390,8 @@ def test_new_settings_end_no_request(
             entry["id"] for entry in call(port, path="/v1/models", key="sk-carol").document["data"]
         ]
         assert names == ["a", "x", "y"]
-        with pytest.raises(LaunchError) as raised:
+        with raising("gateway.other_address"):
             gateway.renew("gw", [backend("a", first)], GatewaySettings(port=1))
-        assert raised.value.id == "gateway.other_address"
 
 
 def test_a_model_that_is_starting_is_listed_and_refused_with_the_time_left(

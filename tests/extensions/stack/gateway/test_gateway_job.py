@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gaudi_launch.core.base import codec
-from gaudi_launch.core.base.errors import ExitCode, LaunchError
+from gaudi_launch.core.base.errors import ExitCode
 from gaudi_launch.core.engines.install.marker import mark
 from gaudi_launch.core.services.state import registry, store
 from gaudi_launch.core.services.state.job import ServiceJob, read_job
@@ -18,6 +18,7 @@ from gaudi_launch.extensions.stack.gateway.gateway_settings import (
     Backend,
     GatewaySettings,
 )
+from tests.support.refusals import failing
 
 pytestmark = pytest.mark.usefixtures("plain_english")
 
@@ -97,21 +98,18 @@ def test_a_job_of_an_earlier_version_is_of_an_engine() -> None:
 
 
 def test_new_settings_are_for_a_running_gateway_of_the_same_address() -> None:
-    with pytest.raises(LaunchError) as raised:
+    with failing("services.unknown", ExitCode.USAGE):
         # another user of this machine may run a gw
         renew("never-started", BACKENDS, GatewaySettings())
-    assert (raised.value.id, raised.value.exit_code) == ("services.unknown", ExitCode.USAGE)
     job = gateway_job("gw", BACKENDS, GatewaySettings())
     recorded(job)
-    with pytest.raises(LaunchError) as raised:
+    with failing("gateway.other_address", ExitCode.USAGE) as raised:
         renew("gw", BACKENDS, GatewaySettings(port=1234))
-    assert (raised.value.id, raised.value.exit_code) == ("gateway.other_address", ExitCode.USAGE)
     assert raised.value.text.values == {
         "name": "gw",
         "found": "http://127.0.0.1:1234",
         "known": "http://127.0.0.1:8000",
     }
-    with pytest.raises(LaunchError) as raised:
+    with failing("gateway.not_running", ExitCode.FAILED):
         renew("gw", BACKENDS, GatewaySettings())
-    assert (raised.value.id, raised.value.exit_code) == ("gateway.not_running", ExitCode.FAILED)
     assert not (store.service_dir("gw") / "gateway").exists()
