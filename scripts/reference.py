@@ -749,7 +749,12 @@ def is_data(path: str) -> bool:
 
     They are names of variables, modules or other keys.
     """
-    return path.split(".")[-2:-1] in (["variables"], ["cpus_by_module"], ["sources"])
+    return path.split(".")[-2:-1] in (
+        ["variables"],
+        ["cpus_by_module"],
+        ["sources"],
+        ["config_sizes"],
+    )
 
 
 def _kinds_at(path: str, keys: Mapping[str, Sequence[str]]) -> set[str]:

@@ -223,6 +223,9 @@ def _load_lines(found: SpeedEstimate) -> list[str]:
     """Return what was simulated: the launch and its load."""
     made = found.outcome
     load = made.load
+    kind = load_json(load)["kind"]
+    if load.rate and load.recorded:
+        kind = "recorded"
     lines = [
         text(
             "estimate.title",
@@ -233,11 +236,11 @@ def _load_lines(found: SpeedEstimate) -> list[str]:
             engine=found.engine or text("estimate.static"),
         ),
         text(
-            f"estimate.load_{load_json(load)['kind']}",
+            f"estimate.load_{kind}",
             input=lengths(load.input_range),
             output=lengths(load.output_range),
             sequences=load.batch or load.clients or made.setup.limits.max_num_seqs,
-            rate=f"{load.rate:g}",
+            rate=f"{load.rate:.4g}",
         ),
     ]
     if not load.batch:

@@ -13,7 +13,7 @@ from gaudi_launch.core.base.paths import state_dir
 from gaudi_launch.core.buckets.bucket_file import Delivered, own_list, plan_for_engine, planned
 from gaudi_launch.core.buckets.optimiser.bucket_planner import BucketGoal, aim_for
 from gaudi_launch.core.buckets.optimiser.padding_cost import score
-from gaudi_launch.core.buckets.past_requests import read_workload
+from gaudi_launch.core.buckets.past_requests import read_past
 from gaudi_launch.core.buckets.prompts_per_step import choose_prompts
 from gaudi_launch.core.buckets.strategies import Judged, judged
 from gaudi_launch.core.buckets.warmup_time import FILE_NAME, Estimate, per_graph, read_measured
@@ -88,7 +88,9 @@ def read(
     if engine.own and goal.count:
         raise LaunchError("warmup.own_list", ExitCode.USAGE, engine=engine.name)
     if trace:
-        workload = read_workload(trace)
+        past = read_past(trace)
+        workload = past.requests
+        reason += past.notes
     if workload is not None and engine.chooses_prompts:
         choice = choose_prompts(
             engine.question,

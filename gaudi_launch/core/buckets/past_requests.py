@@ -6,9 +6,11 @@ Every reader returns (seconds, input tokens, output tokens), sorted by time and 
 from __future__ import annotations
 
 import csv
+import errno
 import gzip
 import io
 import math
+import os
 import random
 import re
 import zlib
@@ -21,6 +23,7 @@ from typing import Any
 from gaudi_launch.core.base import http_client
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.json_values import mapping
+from gaudi_launch.core.base.messages import Message, message
 from gaudi_launch.core.base.metrics_page import samples
 from gaudi_launch.core.base.reader import parse_json
 from gaudi_launch.core.buckets.shared_prefixes import (
@@ -31,6 +34,8 @@ from gaudi_launch.core.buckets.shared_prefixes import (
 from gaudi_launch.core.predict.load import SharedPrefix
 
 RequestLengths = tuple[float, int, int]
+# the note of a trace with lines that are no request
+LEFT_OUT = "warmup.trace_left_out"
 
 
 @dataclass(frozen=True)
@@ -39,13 +44,23 @@ class PastRequests:
 
     ``timed``: each has its time. ``shared``: the beginning of each that an earlier one had; empty
     where the source does not state it. ``own_times``: a load sends them at the recorded times,
-    otherwise at random ones.
+    otherwise at random ones. ``left_out``: lines that are no request, see `_requests`.
     """
 
     requests: list[RequestLengths]
     timed: bool = False
     shared: tuple[SharedPrefix, ...] = ()
     own_times: bool = False
+    left_out: int = 0
+
+    @property
+    def notes(self) -> tuple[Message, ...]:
+        """Return what a user of these requests should know."""
+        if not self.left_out:
+            return ()
+        lines = len(self.requests) + self.left_out
+        most = f"{_MOST_TOKENS - 1:,}"
+        return (message(LEFT_OUT, left_out=self.left_out, lines=lines, most=most),)
 
 
 # names under which logs and public traces keep the three numbers; first match wins. docs/traces.md
@@ -137,10 +152,13 @@ def fetch_metrics(url: str) -> str:
 def _text(path: Path) -> str:
     try:
         with path.open("rb") as file:
-            data = file.read(_MOST_BYTES)
+            data = file.read(_MOST_BYTES + 1)
         if data[:2] == b"\x1f\x8b":
             with gzip.open(io.BytesIO(data)) as unpacked:
-                data = unpacked.read(_MOST_BYTES)
+                data = unpacked.read(_MOST_BYTES + 1)
+        if len(data) > _MOST_BYTES:
+            # a part of it would be taken for all
+            raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))
         return data.decode("utf-8-sig")
     except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
         raise LaunchError(
@@ -156,53 +174,69 @@ def parse(text: str) -> PastRequests:
     if "vllm:request_prompt_tokens_bucket" in text:
         return PastRequests(parse_metrics(text))
     if text.lstrip()[:1] in ("{", "["):
-        return _requests(_json_rows(text))
+        return _requests(*_json_rows(text))
     try:
         return _requests(csv.DictReader(io.StringIO(text)))
     except csv.Error:
         return PastRequests([])
 
 
-def _json_rows(text: str) -> list[Mapping[str, Any]]:
-    """Return one JSON object per line, or one array of them, without broken lines.
+def _json_rows(text: str) -> tuple[list[Mapping[str, Any]], int]:
+    """Return one JSON object per line, or one array of them, and how many lines are broken.
 
     The numbers may be in a ``usage`` object.
     """
     rows: list[Mapping[str, Any]] = []
+    broken = 0
     try:
         lines = parse_json(text)
         if not isinstance(lines, list):
             lines = [lines]
     except ValueError:
         lines = []
-        for line in text.splitlines():
+        for line in filter(str.strip, text.splitlines()):
             try:
                 lines.append(parse_json(line))
             except ValueError:
-                continue
+                broken += 1
     for line in lines:
         if isinstance(line, dict):
             rows.append({**line, **mapping(line.get("usage"))})
-    return rows
+        else:
+            broken += 1
+    return rows, broken
 
 
-def _requests(rows: Iterable[Mapping[Any, Any]]) -> PastRequests:
-    """Return the requests of these rows."""
+def _requests(rows: Iterable[Mapping[Any, Any]], left_out: int = 0) -> PastRequests:
+    """Return the requests of these rows.
+
+    Rows without both counts, or with a count above that of any request, are left out.
+    """
     found: list[tuple[float, int, int, tuple[tuple[int, ...], int]]] = []
     timed = True
     for row in rows:
-        values = {str(name).strip().lower(): value for name, value in row.items()}
+        values = {_column(str(name)): value for name, value in row.items()}
         tokens, output = _count(values, INPUT_COLUMNS), _count(values, OUTPUT_COLUMNS)
-        if tokens and output:
-            time = _seconds(values)
-            if time is None:
-                # one after the other, one request per second
-                time, timed = float(len(found)), False
-            found.append((time, tokens, output, columns_of(values)))
+        if not tokens or not output:
+            left_out += 1
+            continue
+        time = _seconds(values)
+        if time is None:
+            # one after the other, one request per second
+            time, timed = float(len(found)), False
+        found.append((time, tokens, output, columns_of(values)))
     found.sort(key=lambda request: request[0])
     requests = [(time - found[0][0], tokens, output) for time, tokens, output, _ in found]
     shared = shared_prefixes([each[3] for each in found], [each[1] for each in found])
-    return PastRequests(requests, timed, shared)
+    return PastRequests(requests, timed, shared, left_out=left_out)
+
+
+def _column(name: str) -> str:
+    """Return the name of a column in our spelling.
+
+    BurstGPT writes "Request tokens" (HPMLL/BurstGPT:README.md).
+    """
+    return name.strip().lower().replace(" ", "_").replace("-", "_")
 
 
 def _count(values: Mapping[str, Any], names: tuple[str, ...]) -> int:
@@ -215,8 +249,10 @@ def _seconds(values: Mapping[str, Any]) -> float | None:
 
     ``timestamp`` is in milliseconds where it is too large for seconds since 1970, and in Mooncake's
     form, which has hash_ids (docs.rs, dynamo_data_gen::mooncake: "timestamp ... f64 milliseconds").
+    Bailian's traces have them too, a chat_id, and seconds
+    (alibaba-edu/qwen-bailian-usagetraces-anon@03a51e31087d:README.md).
     """
-    mooncake = "hash_ids" in values
+    mooncake = "hash_ids" in values and "chat_id" not in values
     for name in TIME_COLUMNS:
         value = values.get(name)
         if value is None:

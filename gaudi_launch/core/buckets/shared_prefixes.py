@@ -1,9 +1,9 @@
 """Beginnings that past requests share, by the columns of a trace.
 
-`hash_ids` are Mooncake's: one number for each block of 512 tokens of a prompt, equal where all
-tokens up to its end are equal (kvcache-ai/Mooncake:FAST25-release/README: "hash_ids ... block size
-512"). `cached_tokens` is what a server found in its own cache (OpenAI's
-usage.prompt_tokens_details).
+`hash_ids` are one number for each block of a prompt, equal where all tokens up to its end are
+equal. Mooncake's have blocks of 512 tokens (kvcache-ai/Mooncake:FAST25-release/README), Bailian's
+of 16 (alibaba-edu/qwen-bailian-usagetraces-anon@03a51e31087d:README.md). `cached_tokens` is what a
+server found in its own cache (OpenAI's usage.prompt_tokens_details).
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from typing import Any
 from gaudi_launch.core.predict.load import SharedPrefix
 
 HASH_COLUMN, CACHED_COLUMN, DETAILS_COLUMN = "hash_ids", "cached_tokens", "prompt_tokens_details"
-_BLOCK = 512
+# tokens of a block; the first of those that fit equally well is taken
+_BLOCKS = (512, 16, 32, 64, 128, 256, 1024)
 _MOST_TOKENS = 10**8
 
 
@@ -56,19 +57,32 @@ def shared_prefixes(
 
     Empty where none shares any. At least one token of a prompt is always computed.
     """
+    block = _block_of(columns, prompts)
     used: dict[int, int] = {}
     brought = 0
     found: list[SharedPrefix] = []
     for (hashes, cached), tokens in zip(columns, prompts, strict=True):
         known = _known(hashes, used)
-        shared = max(known * _BLOCK, cached)
+        shared = max(known * block, cached)
         oldest = min((used[each] for each in hashes[:known]), default=brought)
         found.append(SharedPrefix(max(0, min(shared, tokens - 1)), brought - oldest))
-        brought += max(0, tokens - known * _BLOCK)
+        brought += max(0, tokens - known * block)
         used.update(dict.fromkeys(hashes, brought))
     if not any(each.tokens for each in found):
         return ()
     return tuple(found)
+
+
+def _block_of(columns: Sequence[tuple[tuple[int, ...], int]], prompts: Sequence[int]) -> int:
+    """Return the tokens of a block for which most prompts have as many blocks as hashes."""
+    known = [
+        (len(hashes), tokens)
+        for (hashes, _), tokens in zip(columns, prompts, strict=True)
+        if hashes
+    ]
+    return max(
+        _BLOCKS, key=lambda block: sum(count == -(-tokens // block) for count, tokens in known)
+    )
 
 
 def _known(hashes: Sequence[int], used: Mapping[int, int]) -> int:

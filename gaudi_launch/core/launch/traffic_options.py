@@ -175,7 +175,7 @@ def load_of(past: PastRequests | None, ranges: Ranges, notes: list[Message]) -> 
 
 def _of_past(past: PastRequests, notes: list[Message]) -> Load:
     id = "capacity.of_trace_own" if past.own_times else "capacity.of_trace"
-    notes.append(message(id, requests=len(past.requests)))
+    notes += [message(id, requests=len(past.requests)), *past.notes]
     if past.shared:
         tokens = sum(each.tokens for each in past.shared)
         share = tokens / sum(tokens for _, tokens, _ in past.requests)

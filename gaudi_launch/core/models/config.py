@@ -47,6 +47,8 @@ _POSITION_KEYS = (
     "max_seq_length",
     "seq_len",
 )
+# the routed experts of a layer that one token passes
+CHOSEN_EXPERTS = ("num_experts_per_tok", "num_experts_per_token", "moe_topk", "top_k_experts")
 _LAYER_KEYS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers")
 # suffixes of hub names for copies of a model in other weights (assumed from the names in use;
 # config.json shows it for certain)
@@ -333,7 +335,7 @@ def _intermediate(text: Mapping[str, Any], experts: int | None) -> int | None:
     each = _number(text, "moe_intermediate_size", "intermediate_size")
     if each is None:
         return dense
-    chosen = _number(text, "num_experts_per_tok", "num_experts_per_token", "moe_topk") or 1
+    chosen = _number(text, *CHOSEN_EXPERTS) or 1
     shared = _number(text, "shared_expert_intermediate_size") or each * (
         _number(text, "n_shared_experts") or 0
     )

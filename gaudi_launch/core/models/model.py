@@ -25,7 +25,7 @@ class Model:
     brought the folder's fp8 weights into Gaudi2's range. ``stages``: this is the largest of this
     number of pipeline stages of a model (`core.models.stages`). ``vocab_rows``: the tokens that the
     weights' embedding has. ``tokens_missing``: the tokens of parsers that the tokenizer lacks.
-    ``state_sizes``: config.json's sizes of layers with a state, from a profile.
+    ``config_sizes``: what a profile states of config.json, by its names, that no other field has.
     """
 
     path: str
@@ -60,7 +60,7 @@ class Model:
     stages: int = 1
     unread: Message | None = None
     draft: Model | None = None
-    state_sizes: Mapping[str, object] = field(default_factory=dict)
+    config_sizes: Mapping[str, object] = field(default_factory=dict)
     config: Mapping[str, object] = field(default_factory=dict)
 
     @property

@@ -137,6 +137,8 @@ def is_tied(model: Model) -> bool:
     """Return True if the output head is the input embedding."""
     if model.tie_word_embeddings is not None:
         return model.tie_word_embeddings
+    if model.config_sizes.get("tie_word_embeddings"):
+        return True
     kind = model.model_type or ""
     return kind.startswith(_TIED_TYPES) and not kind.startswith(_UNTIED_TYPES)
 

@@ -38,7 +38,7 @@ def gated_delta_bytes(model: Model, cards: int = 1) -> int | None:
     Shapes and types: vllm-project/vllm@0.32:vllm/model_executor/layers/mamba/mamba_utils.py
     gated_delta_net_state_shape, gated_delta_net_state_dtype; models/config.py mamba_ssm_dtype.
     """
-    text = text_part(model.config) or model.state_sizes
+    text = text_part(model.config) or model.config_sizes
     names = (
         "linear_num_key_heads",
         "linear_num_value_heads",
@@ -65,7 +65,7 @@ def mamba2_bytes(model: Model, cards: int = 1) -> int | None:
     Shapes and types: vllm-project/vllm 0.26.0:vllm/model_executor/layers/mamba/mamba_utils.py
     mamba2_state_shape (each card has groups for its heads), mamba2_state_dtype.
     """
-    text = text_part(model.config) or model.state_sizes
+    text = text_part(model.config) or model.config_sizes
     found = next((numbers for names in _MAMBA2 if (numbers := _numbers(text, names))), [])
     if not found:
         return None

@@ -26,7 +26,7 @@ _MOST_BYTES = 1 << 20
 FACTS = (
     "architecture", "model_type", "parameters", "dtype", "quantization", "moe", "experts", "layers",
     "attention_layers", "hidden_size", "intermediate_size", "heads", "kv_heads", "head_dim",
-    "mla_rank", "state_sizes", "vocab_size", "max_position_embeddings",
+    "mla_rank", "config_sizes", "vocab_size", "max_position_embeddings",
 )  # fmt: skip
 # those that the number of parameters follows from
 _SIZES = (

@@ -6,10 +6,10 @@ model's class, its usual multiple is assumed (`core.models.parameter_count.defau
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gaudi_launch.core.base.optional import value_or
-from gaudi_launch.core.models.config import text_part
+from gaudi_launch.core.models.config import CHOSEN_EXPERTS, text_part
 from gaudi_launch.core.models.model import Model
 from gaudi_launch.core.models.parameter_count import (
     default_inner,
@@ -22,7 +22,6 @@ from gaudi_launch.core.models.parameter_count import (
 
 # gate, up and down: the matrices of one routed expert
 _GATED = 3
-_CHOSEN = ("num_experts_per_tok", "num_experts_per_token", "moe_topk")
 # kinds of layers that keep a state of fixed size: linear attention and Mamba
 _STATES = ("linear", "mamba", "both", "conv")
 
@@ -94,7 +93,7 @@ def _experts_of(model: Model, parameters: float, inner: int) -> tuple[float, flo
 def _chosen(model: Model) -> float:
     """Return how many routed experts of a layer one token passes; 1 if not stated."""
     text = text_part(model.config)
-    for name in _CHOSEN:
+    for name in CHOSEN_EXPERTS:
         found = text.get(name)
         if isinstance(found, int):
             return found
@@ -114,6 +113,7 @@ def shape_of(model: Model) -> Shape | None:
     Return None where its layers, hidden size or heads are not known, or its parameters cannot be
     counted.
     """
+    model = replace(model, config=model.config or model.config_sizes)
     if not (model.layers and model.hidden_size and model.heads and model.head_dim):
         return None
     # which experts a token passes depends on what it stands for

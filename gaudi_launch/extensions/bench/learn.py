@@ -37,8 +37,9 @@ from gaudi_launch.extensions.bench.run_file import load
 _log = logging.getLogger(__name__)
 
 _MOST_BYTES = 256 << 20
-# the first fields of a result of `vllm bench serve` (vllm/benchmarks/serve.py)
-_OF_VLLM = '"endpoint_type"'
+# one of the first fields of a result of `vllm bench serve` (vllm/benchmarks/serve.py) and of the
+# script before it (HabanaAI/vllm-fork@158d93216b90:benchmarks/benchmark_serving.py)
+_OF_VLLM = '"tokenizer_id"'
 # "Engine 000: Avg prompt throughput: 12.0 tokens/s, Avg generation throughput: 96.1 tokens/s,
 # Running: 4 reqs, ..." (vllm/v1/metrics/loggers.py, vllm/engine/metrics.py)
 _LOG_LINE = re.compile(
@@ -164,15 +165,30 @@ def _of_bench(path: Path, text: str, service: str) -> Iterable[Figure]:
 
 
 def _of_vllm(path: Path, text: str, service: str) -> Iterable[Figure]:
-    """Return the speeds of a file that ``vllm bench serve --save-result`` wrote."""
+    """Return the speeds of a file that ``vllm bench serve --save-result`` wrote.
+
+    With ``--append-result`` it has one result per line.
+    """
     setup = _setup_of_service(path, service)
+    found: list[Figure] = []
+    for report in _reports(path, text):
+        # without a rate all requests are sent at once, as far as the limit permits
+        closed = report.get("request_rate") == "inf"
+        clients = closed and report.get("max_concurrency")
+        found += _of_run(path, setup, clients, vllm_summary(report))
+    return found
+
+
+def _reports(path: Path, text: str) -> list[Mapping[str, Any]]:
+    """Return the result of a file, or that of each of its lines. Raises LaunchError (USAGE)."""
     try:
-        report = mapping(parse_json(text, as_engine=True))
+        return [mapping(parse_json(text, as_engine=True))]
+    except ValueError:
+        pass
+    try:
+        return [mapping(parse_json(line, as_engine=True)) for line in text.splitlines()]
     except ValueError:
         raise LaunchError("measure.not_a_run", ExitCode.USAGE, path=str(path)) from None
-    # without a rate all requests are sent at once, as far as the limit permits
-    closed = report.get("request_rate") == "inf"
-    return _of_run(path, setup, closed and report.get("max_concurrency"), vllm_summary(report))
 
 
 def _of_run(

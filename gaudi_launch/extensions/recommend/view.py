@@ -21,6 +21,7 @@ from gaudi_launch.core.base.durations import duration, span
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.messages import Message, message, rendered, text
 from gaudi_launch.core.base.optional import mapped
+from gaudi_launch.core.buckets.past_requests import LEFT_OUT
 from gaudi_launch.core.host.accelerators import product_of
 from gaudi_launch.core.launch.machine import load
 from gaudi_launch.core.predict.evidence import Evidence
@@ -405,6 +406,9 @@ def _tell_load(answer: Recommended, say: Sentences) -> None:
         "output": _number(search.load.mean_output),
     }
     say(f"recommend.load_{kind}", load=_number(goal.demand), **lengths)
+    for note in search.notes:
+        if note.id == LEFT_OUT:
+            say("recommend.note", what=note.render())
     if found.evidence is not None:
         say.lines.append(basis(found.evidence))
 

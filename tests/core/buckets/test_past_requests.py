@@ -42,13 +42,37 @@ def test_azure_names_and_times() -> None:
     assert abs(found[1][0] - 4.314579) < 1e-5
 
 
-def test_mooncakes_milliseconds() -> None:
+@pytest.mark.parametrize(
+    ("own", "block", "seconds"), [({}, 512, 0.0035), ({"chat_id": 7}, 16, 3.5)]
+)
+def test_hashes_of_blocks_in_two_forms(own: dict[str, int], block: int, seconds: float) -> None:
+    """Mooncake's times are milliseconds, those of Bailian's traces seconds."""
     rows = [
-        {"timestamp": at, "input_length": 10, "output_length": 2, "hash_ids": [0, 1]}
-        for at in (27_000, 30_500)
+        {
+            **own,
+            "timestamp": at,
+            "input_length": 5 * block + 1,
+            "output_length": 2,
+            "hash_ids": [1, 2, 3, number, number + 1, number + 2],
+        }
+        for at, number in ((27.0, 10), (30.5, 20))
     ]
-    found = parse("\n".join(map(json.dumps, rows))).requests
-    assert found == [(0.0, 10, 2), (3.5, 10, 2)]
+    found = parse("\n".join(map(json.dumps, rows)))
+    assert found.requests == [(0.0, 5 * block + 1, 2), (pytest.approx(seconds), 5 * block + 1, 2)]
+    assert [each.tokens for each in found.shared] == [0, 3 * block]
+
+
+def test_burstgpts_names_have_spaces() -> None:
+    text = "Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type\n"
+    assert parse(text + "5,GPT-4,472,18,490,API log\n").requests == [(0.0, 472, 18)]
+
+
+@given(st.lists(st.sampled_from(("8,3", "8,0", "0,3", "8", "8,x", f"{10**9},3", "-1,3"))))
+def test_every_line_is_a_request_or_is_counted(lines: list[str]) -> None:
+    found = parse("\n".join(("input_tokens,output_tokens", *lines)))
+    assert len(found.requests) == lines.count("8,3")
+    assert found.left_out == len(lines) - len(found.requests)
+    assert len(found.notes) == bool(found.left_out)
 
 
 def test_metrics_histograms() -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from gaudi_launch.core.models.config import model_from_config
+from gaudi_launch.core.planning.known_model import known_model
 from gaudi_launch.core.predict.published import Figure, read_figures, scored, shapes
 from gaudi_launch.core.predict.shape import Shape, shape_of
 from gaudi_launch.core.predict.step_model import Setup
@@ -85,20 +86,25 @@ def test_the_sizes_of_shipped_models() -> None:
     assert states == {"Qwen3.6-35B-A3B": 30, "Qwen3.8-27B": 48, "GLM-5.3-Flash": 34}
 
 
-@pytest.mark.parametrize(
-    ("name", "model"),
-    [
-        ("Qwen/Qwen3-235B-A22B", "Qwen3-235B-A22B"),
-        ("Qwen/Qwen3-30B-A3B", "Qwen3-30B-A3B"),
-        ("Qwen/Qwen3.5-35B-A3B", "Qwen3.6-35B-A3B"),
-        ("Qwen/Qwen3-VL-32B-Instruct", "Qwen3-VL-32B"),
-    ],
-)
-def test_shipped_sizes_are_those_of_config_json(name: str, model: str) -> None:
-    configs = json.loads((DATA / "models" / "published.json").read_text())["configs"]
-    expected = shape_of(model_from_config(name, configs[name]))
-    assert expected is not None
-    assert asdict(shapes()[model]) == pytest.approx(asdict(expected), rel=1e-5)
+CONFIGS = json.loads((DATA / "models" / "published.json").read_text())["configs"]
+OF_FIGURES = {
+    "Qwen/Qwen3-235B-A22B": "Qwen3-235B-A22B",
+    "Qwen/Qwen3-30B-A3B": "Qwen3-30B-A3B",
+    "Qwen/Qwen3.5-35B-A3B": "Qwen3.6-35B-A3B",
+    "Qwen/Qwen3-VL-32B-Instruct": "Qwen3-VL-32B",
+    "deepseek-ai/DeepSeek-R1": "DeepSeek-R1",
+}
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_a_profile_and_the_figures_have_the_sizes_of_config_json(name: str) -> None:
+    expected = shape_of(model_from_config(name, CONFIGS[name]))
+    listed = shape_of(known_model(name, must_exist=False))
+    assert expected is not None and listed is not None
+    # parameters of a profile include towers
+    assert asdict(listed) == pytest.approx(asdict(expected), rel=0.05)
+    if name in OF_FIGURES:
+        assert asdict(shapes()[OF_FIGURES[name]]) == pytest.approx(asdict(expected), rel=1e-5)
 
 
 def test_each_ttft_that_is_scored_states_its_statistic_and_its_requests() -> None:

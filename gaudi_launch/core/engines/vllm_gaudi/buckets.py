@@ -291,7 +291,7 @@ def state_chunk(model: Model) -> int:
     """Return the tokens of a chunk of a state that config.json states; 0 without."""
     if not is_hybrid(model):
         return 0
-    text = text_part(model.config) or model.state_sizes
+    text = text_part(model.config) or model.config_sizes
     found = text.get("mamba_chunk_size") or text.get("chunk_size") or 0
     if isinstance(found, int) and 0 < found < 1 << 20:
         return found
