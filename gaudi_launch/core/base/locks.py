@@ -14,6 +14,7 @@ import os
 import pwd
 import struct
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 _POLL_SECONDS = 0.2
@@ -56,16 +57,18 @@ def try_take(handle: int, *, shared: bool = False, wait_seconds: float = 0.0) ->
     the file system has no locks.
     """
     deadline = time.monotonic() + wait_seconds
-    while not _try_once(handle, fcntl.LOCK_SH if shared else fcntl.LOCK_EX):
+    mode = fcntl.LOCK_NB | (fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
+    while not _took(lambda: fcntl.flock(handle, mode)):
         if time.monotonic() >= deadline:
             return False
         time.sleep(_POLL_SECONDS)
     return True
 
 
-def _try_once(handle: int, mode: int) -> bool:
+def _took(take: Callable[[], object]) -> bool:
+    """Return False where another process has the lock. Raises OSError without locks."""
     try:
-        fcntl.flock(handle, mode | fcntl.LOCK_NB)
+        take()
     except OSError as error:
         if error.errno in _TAKEN:
             return False
@@ -78,15 +81,8 @@ def try_ofd(handle: int) -> bool:
 
     Return False when another process has it. Raises OSError where the file system has no locks.
     """
-    try:
-        fcntl.fcntl(
-            handle, fcntl.F_OFD_SETLK, struct.pack(_OFD, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
-        )
-    except OSError as error:
-        if error.errno in _TAKEN:
-            return False
-        raise
-    return True
+    lock = struct.pack(_OFD, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+    return _took(lambda: fcntl.fcntl(handle, fcntl.F_OFD_SETLK, lock))
 
 
 def is_ofd_locked(handle: int) -> bool:

@@ -101,12 +101,8 @@ def parse_json(content: str | bytes, most: int = MOST_BYTES, *, as_engine: bool 
     return document
 
 
-def _no_line(place: Place) -> int:
-    return 0
-
-
 def check_values(
-    document: Any, line_of: Callable[[Place], int] = _no_line, *, infinite: bool = False
+    document: Any, line_of: Callable[[Place], int] = lambda _: 0, *, infinite: bool = False
 ) -> None:
     """Raise BadDocument for a value that breaks its readers, with its place and line."""
     level: list[tuple[Place, Any]] = [((), document)]

@@ -215,7 +215,11 @@ def _requests(rows: Iterable[Mapping[Any, Any]], left_out: int = 0) -> PastReque
     found: list[tuple[float, int, int, tuple[tuple[int, ...], int]]] = []
     timed = True
     for row in rows:
-        values = {_column(str(name)): value for name, value in row.items()}
+        # "Request tokens" is BurstGPT's spelling (HPMLL/BurstGPT:README.md)
+        values = {
+            str(name).strip().lower().replace(" ", "_").replace("-", "_"): value
+            for name, value in row.items()
+        }
         tokens, output = _count(values, INPUT_COLUMNS), _count(values, OUTPUT_COLUMNS)
         if not tokens or not output:
             left_out += 1
@@ -229,14 +233,6 @@ def _requests(rows: Iterable[Mapping[Any, Any]], left_out: int = 0) -> PastReque
     requests = [(time - found[0][0], tokens, output) for time, tokens, output, _ in found]
     shared = shared_prefixes([each[3] for each in found], [each[1] for each in found])
     return PastRequests(requests, timed, shared, left_out=left_out)
-
-
-def _column(name: str) -> str:
-    """Return the name of a column in our spelling.
-
-    BurstGPT writes "Request tokens" (HPMLL/BurstGPT:README.md).
-    """
-    return name.strip().lower().replace(" ", "_").replace("-", "_")
 
 
 def _count(values: Mapping[str, Any], names: tuple[str, ...]) -> int:

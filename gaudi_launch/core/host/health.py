@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from gaudi_launch.core.host import hl_smi_text
 from gaudi_launch.core.host.card_files import sensor
 from gaudi_launch.core.host.files import Files, captured
-from gaudi_launch.core.host.hardware import Card, Host
+from gaudi_launch.core.host.hardware import Host
 from gaudi_launch.core.host.hl_smi import Ask
 
 _SLOWDOWNS = ("HW Slowdown", "Thermal Slowdown", "Power Slowdown")
@@ -48,7 +48,9 @@ def read_health(host: Host, ask: Ask | None, files: Files | None) -> dict[int, C
     if files is not None:
         for card in host.cards:
             if card.index in found:
-                found[card.index] = replace(found[card.index], limit_c=_limit(files, card))
+                # the critical temperature
+                limit = (sensor(files, card, "temp1_crit") or 0) // 1000 or None
+                found[card.index] = replace(found[card.index], limit_c=limit)
     if ask is None:
         return found
     for index, facts in _long_list(ask).items():
@@ -96,8 +98,3 @@ def _violations(ask: Ask) -> dict[int, dict[str, int]]:
     if answer.problem is not None:
         return {}
     return hl_smi_text.parse_violations(answer.text)
-
-
-def _limit(files: Files, card: Card) -> int | None:
-    """Return a card's critical temperature in C; None where none is reported."""
-    return (sensor(files, card, "temp1_crit") or 0) // 1000 or None

@@ -74,7 +74,11 @@ class Prepared:
                 self.request, self.host, self.model, engine, placement, measured=measured
             )
         differs = () if asked is None or asked.difference is None else (asked.difference,)
-        made = replace(made, warnings=(*self._name_notes(), *made.warnings, *differs))
+        # the plan's model may have another path, of the folder that a conversion will write
+        named = name_warning(self.request.model, self.model)
+        if self.provision is not None:
+            named = name_warning(self.provision.facts.model, self.provision.known)
+        made = replace(made, warnings=(*named, *made.warnings, *differs))
         if not registry.is_decided(self.request.engine, self.installed):
             python = self.installed.python if self.installed else "PATH"
             assumed = message("plan.no_engine", python=python, engine=made.engine.exact)
@@ -89,13 +93,6 @@ class Prepared:
         files = self.engine.measured_files(self.request)
         missing = ", ".join(each for each in files if not Path(each).exists())
         return (message("tgi.not_measured", missing=missing),) if missing else ()
-
-    def _name_notes(self) -> tuple[Message, ...]:
-        """Return the warnings for a model whose files were not read."""
-        if self.provision is None:
-            return name_warning(self.request.model, self.model)
-        # the plan's model may have another path, of the folder that a conversion will write
-        return name_warning(self.provision.facts.model, self.provision.known)
 
 
 def refuse_simulated(prepared: Prepared) -> None:

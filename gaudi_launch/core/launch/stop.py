@@ -14,6 +14,7 @@ from pathlib import Path
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.messages import text
 from gaudi_launch.core.launch.report import Reporter
+from gaudi_launch.core.planning.exported import SECRETS
 from gaudi_launch.core.services.process import detach
 from gaudi_launch.core.services.run_record import read_run_record
 from gaudi_launch.core.services.state import orphans
@@ -92,7 +93,7 @@ def restart(name: str, drain: float, reporter: Reporter) -> None:
     """
     service = find(name)
     job = read_job(service.folder)
-    missing = detach.missing_secrets(job, os.environ)
+    missing = [name for name in SECRETS if name in job.secrets and not os.environ.get(name)]
     if missing:
         raise LaunchError("services.secrets", ExitCode.USAGE, name=name, names=", ".join(missing))
     check_drain(drain)

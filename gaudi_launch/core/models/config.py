@@ -361,12 +361,9 @@ def _attention_layers(text: Mapping[str, Any]) -> int | None:
     kinds = text.get("layer_types")
     if not isinstance(kinds, list):
         return _layers(text)
-    return sum(1 for kind in kinds if isinstance(kind, str) and _has_cache(kind))
-
-
-def _has_cache(kind: str) -> bool:
-    """Return True for a layer with keys and values; a hybrid has a state, too."""
-    return kind == "hybrid" or ("attention" in kind and "linear" not in kind)
+    named = [kind for kind in kinds if isinstance(kind, str) and "linear" not in kind]
+    # a hybrid layer has keys and values, and a state, too
+    return sum(kind == "hybrid" or "attention" in kind for kind in named)
 
 
 def _latent_rank(text: Mapping[str, Any]) -> int | None:

@@ -365,12 +365,11 @@ def share_cpus(host: Host) -> dict[int, tuple[int, ...]]:
     """
     shares: dict[int, tuple[int, ...]] = {}
     for members, pool in _pools(host):
-        cores = _cores(pool, host.cpu_siblings)
+        siblings = {cpu: host.cpu_siblings.get(cpu, ()) for cpu in pool}
+        cores = sorted({tuple(c for c in siblings[cpu] if c in pool) or (cpu,) for cpu in pool})
         for place, module in enumerate(members):
-            first, last = (
-                place * len(cores) // len(members),
-                (place + 1) * len(cores) // len(members),
-            )
+            first = place * len(cores) // len(members)
+            last = (place + 1) * len(cores) // len(members)
             mine = cores[first:last] or cores[first : first + 1]
             shares[module] = tuple(sorted(cpu for core in mine for cpu in core))
     return shares
@@ -396,13 +395,6 @@ def _pools(host: Host) -> list[tuple[list[int], set[int]]]:
                 apart.append(other)
         pools = [*apart, (sorted(members), cpus)]
     return pools
-
-
-def _cores(cpus: set[int], siblings: Mapping[int, tuple[int, ...]]) -> list[tuple[int, ...]]:
-    """Return the complete cores of these CPUs, by their lowest CPU."""
-    return sorted(
-        {tuple(c for c in siblings.get(cpu, (cpu,)) if c in cpus) or (cpu,) for cpu in cpus}
-    )
 
 
 def holders(host: Host, modules: Iterable[int]) -> str:

@@ -25,10 +25,6 @@ class Targets:
     percentile: float = 95.0
     e2e: float | None = None
 
-    def with_reserve(self) -> Targets:
-        """Return targets that other arrivals of the same load do not break."""
-        return self.times(1 - RESERVE)
-
     def times(self, factor: float) -> Targets:
         """Return targets of ``factor`` times as much time."""
 

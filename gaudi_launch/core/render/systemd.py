@@ -108,7 +108,8 @@ def render(
     options = options or UnitOptions()
     _check(plan, options)
     secrets = secrets_of(plan, given)
-    place = secrets_file(name, options.user)
+    # the user creates it, readable by its owner only
+    place = f"{'%h/.config' if options.user else '/etc'}/gaudi-launch/{name}.env"
     limits = (f"StartLimitIntervalSec={4 * start_seconds(plan)}", "StartLimitBurst=3")
     lines = ["Type=exec"]
     if options.owner:
@@ -199,16 +200,6 @@ def _service_lines(plan: Plan) -> Iterator[str]:
     if plan.command.memory_node is not None:
         yield "NUMAPolicy=preferred"
         yield f"NUMAMask={plan.command.memory_node}"
-
-
-def secrets_file(name: str, user: bool) -> str:
-    """Return the path of the unit's secrets.
-
-    The user creates the file, readable by its owner only.
-    """
-    if user:
-        return f"%h/.config/gaudi-launch/{name}.env"
-    return f"/etc/gaudi-launch/{name}.env"
 
 
 def tuning(launcher: str) -> str:

@@ -166,15 +166,9 @@ def _of_saved(
             )
         elif not given and not (name in demands and given_demand):
             changes[name] = before
-    return words or (_service_at(saved.url),), replace(options, **changes), tuple(differences)
-
-
-def _service_at(url: str) -> str:
-    """Return the running service at this address, else the address."""
-    return next(
-        (each.name for each in registry.services() if each.url == url and each.phase == "ready"),
-        url,
-    )
+    ready = (each for each in registry.services() if each.phase == "ready")
+    service = next((each.name for each in ready if each.url == saved.url), saved.url)
+    return words or (service,), replace(options, **changes), tuple(differences)
 
 
 def _choose(options: BenchOptions, found: Target) -> tuple[str, str]:

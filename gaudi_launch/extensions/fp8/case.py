@@ -153,7 +153,9 @@ def calibrate(
         weights = _converted(request, host, installed, reporter)
     else:
         weights = _fetched(model, options.trust_remote_code, reporter)
-        dataset = _fetched_dataset(dataset, reporter)
+        if looks_like_hub_id(dataset):
+            wanted = Wanted(dataset, repo_type="dataset", everything=True)
+            dataset = str(fetch(wanted, reporter).folder.absolute())
     usual = _PICKLE_BATCH if dataset.endswith(".pkl") else 1
     asked = CalibrationRequest(
         model=weights,
@@ -264,12 +266,3 @@ def _dataset_of(options: CalibrateOptions, calibration: Calibration, scripts: Sc
     if chosen.endswith(".pkl") or not looks_like_hub_id(chosen):
         raise LaunchError("calibrate.dataset_missing", ExitCode.USAGE, found=chosen)
     return chosen
-
-
-def _fetched_dataset(dataset: str, reporter: Reporter) -> str:
-    """Return the data set's path, fetched where it is a hub id."""
-    if not looks_like_hub_id(dataset):
-        return dataset
-    return str(
-        fetch(Wanted(dataset, repo_type="dataset", everything=True), reporter).folder.absolute()
-    )

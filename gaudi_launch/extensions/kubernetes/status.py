@@ -213,7 +213,9 @@ def _phase(item: Mapping[str, Any], now: datetime) -> tuple[str, Message | None]
         return "ready", None
     scheduled = conditions.get("PodScheduled")
     if _at(scheduled, "status") == "False":
-        return "pending", _unscheduled(str(_at(scheduled, "message") or ""))
+        detail = str(_at(scheduled, "message") or "")
+        known = (id for pattern, id in _UNSCHEDULABLE if pattern.search(detail))
+        return "pending", message(next(known, "kube.unscheduled"), said=detail)
     refusal = _refusal(item)
     if refusal is not None:
         return "failed", refusal
@@ -240,13 +242,6 @@ def _starting(
                 return "starting", message("kube.starting", seconds=_age(since, now), most=budget)
             return "starting", None
     return "preparing", None
-
-
-def _unscheduled(detail: str) -> Message:
-    for pattern, id in _UNSCHEDULABLE:
-        if pattern.search(detail):
-            return message(id, said=detail)
-    return message("kube.unscheduled", said=detail)
 
 
 def _refusal(item: Mapping[str, Any]) -> Message | None:

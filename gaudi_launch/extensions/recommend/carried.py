@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from gaudi_launch.core.predict.limits import EngineLimits
 from gaudi_launch.core.predict.load import Load
 from gaudi_launch.core.predict.simulate import Outcome, ServedSetup, most_rate, simulate
-from gaudi_launch.core.predict.targets import Targets
+from gaudi_launch.core.predict.targets import RESERVE, Targets
 
 # fractions of a replica's maximum. Close to the maximum a queue grows without end, which no run of
 # some ten thousand requests would show; the last fraction is therefore the ceiling
@@ -67,7 +67,7 @@ def carried(
         return known[number]
 
     begin = sum(amount < near for amount in amounts)
-    found = _within(amounts, at, targets.with_reserve(), begin)
+    found = _within(amounts, at, targets.times(1 - RESERVE), begin)
     if not found:
         # where only the targets themselves can be met, they count
         found = _within(amounts, at, targets, 0)

@@ -24,7 +24,6 @@ from gaudi_launch.core.base.optional import mapped
 from gaudi_launch.core.buckets.past_requests import LEFT_OUT
 from gaudi_launch.core.host.accelerators import product_of
 from gaudi_launch.core.launch.machine import load
-from gaudi_launch.core.predict.evidence import Evidence
 from gaudi_launch.extensions.recommend.case import Recommended
 from gaudi_launch.extensions.recommend.finder import Recommendation, Sensitivity
 from gaudi_launch.extensions.recommend.front import cards_for_rates
@@ -146,7 +145,9 @@ def to_json(answer: Recommended) -> dict[str, Any]:
         },
         "band": _bands(answer),
         "limit": mapped(_limit_json, found.limit),
-        "runner_up": _runner_json(answer),
+        "runner_up": mapped(
+            lambda one: {**_trial_json(one), "why": _why_lost(answer)}, found.runner_up
+        ),
         "top": [_trial_json(trial) for trial in found.trials[:_JSON_TRIALS]],
         "front": [_trial_json(trial) for trial in found.front],
         "cards_for_rates": [
@@ -168,7 +169,14 @@ def to_json(answer: Recommended) -> dict[str, Any]:
         ],
         "searched": found.searched,
         "simulated": found.simulated,
-        "evidence": _evidence_json(found.evidence),
+        "evidence": mapped(
+            lambda one: {
+                **evidence_json(one),
+                "low": _rounded(one.low),
+                "high": _rounded(one.high),
+            },
+            found.evidence,
+        ),
         "notes": [note.to_json() for note in search.notes],
     }
 
@@ -262,23 +270,6 @@ def _bands(answer: Recommended) -> dict[str, Any] | None:
             lambda cards: {"low": cards[0], "expected": served.cards, "high": cards[1]},
             found.cards or None,
         ),
-    }
-
-
-def _runner_json(answer: Recommended) -> dict[str, Any] | None:
-    found = answer.found
-    if found.runner_up is None:
-        return None
-    return {**_trial_json(found.runner_up), "why": _why_lost(answer)}
-
-
-def _evidence_json(evidence: Evidence | None) -> dict[str, Any] | None:
-    if evidence is None:
-        return None
-    return {
-        **evidence_json(evidence),
-        "low": _rounded(evidence.low),
-        "high": _rounded(evidence.high),
     }
 
 

@@ -202,7 +202,9 @@ def changes_of(stack: StackFile, machine: str | None = None) -> StackChanges:
     if machine is None:
         before = read_record(stack.name)
         alive = alive_services(stack, before)
-    known = _of_record(before, alive)
+    # the running services of the last start
+    last = before.services if before is not None else ()
+    known = {name: each for name, each in alive.items() if name in last}
     names = engine_names(stack, before, known)
     case = _case(stack, sized, names, _running(stack, before, known, names))
     _check_modules(stack, sized)
@@ -229,15 +231,6 @@ def changes_of(stack: StackFile, machine: str | None = None) -> StackChanges:
         gateway_runs=stack.gateway_service in known,
     )
     return StackChanges(planned, steps, before, alive)
-
-
-def _of_record(
-    before: StackRecord | None, alive: Mapping[str, ServiceRecord]
-) -> dict[str, ServiceRecord]:
-    """Return the running services of the last start; none without one."""
-    if before is None:
-        return {}
-    return {name: each for name, each in alive.items() if name in before.services}
 
 
 def _case(

@@ -23,7 +23,6 @@ from gaudi_launch.core.base.child_log import ChildLog
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.messages import text
 from gaudi_launch.core.base.paths import machine_root
-from gaudi_launch.core.planning.exported import SECRETS
 from gaudi_launch.core.services.containers import check_program, program_of
 from gaudi_launch.core.services.diagnosis.endings import ended
 from gaudi_launch.core.services.log.follow import LaunchProgress
@@ -209,11 +208,6 @@ def _end(folder: Path, phase: str, error: str) -> None:
     known = store.read(folder, "state.json") or {"name": folder.name, "began": time.time()}
     news = {"phase": phase, "outcome": phase, "error": error, "error_id": "", "ended": time.time()}
     store.write(folder, "state.json", {**known, **news}, last=True)
-
-
-def missing_secrets(job: ServiceJob, environment: Mapping[str, str]) -> list[str]:
-    """Return variables that the job was started with and this environment lacks."""
-    return [name for name in SECRETS if name in job.secrets and not environment.get(name)]
 
 
 if __name__ == "__main__":
