@@ -37,6 +37,11 @@ BATCHED_TOKENS = "--max-num-batched-tokens"
 
 # of a service whose record does not state them
 _LONGEST, _MOST = 1 << 20, 256
+# the settings of vLLM, of its fork and plugin, and of TGI that limit a step
+_SEQS = ("--max-num-seqs", "--max-batch-size")
+_PROMPTS = ("VLLM_PROMPT_BS_BUCKET_MAX", "--max-num-prefill-seqs", "--max-batch-size")
+_LENGTHS = ("--max-model-len", "--max-total-tokens")
+_TOKENS = (BATCHED_TOKENS, "--max-batch-prefill-tokens")
 
 
 @dataclass(frozen=True)
@@ -134,23 +139,21 @@ def of_record(plan: Mapping[str, Any], load: Load) -> SpeedEstimate | None:
 
 def _recorded_limits(plan: Mapping[str, Any], found: RecordedSetup) -> EngineLimits:
     """Return the limits of a service; those that its record lacks are wide."""
-    values = {
-        str(each.get("name")): str(each.get("value"))
-        for each in map(mapping, array(plan.get("settings")))
-    }
+    values = _settings(plan)
 
-    def number(name: str, usual: int) -> int:
-        text = values.get(name, "")
-        return int(text) if text.isdecimal() and int(text) else usual
+    def number(names: tuple[str, ...], usual: int) -> int:
+        stated = (values.get(name, "") for name in names)
+        return next((int(text) for text in stated if text.isdecimal() and int(text)), usual)
 
     blocks = plan.get("num_blocks")
-    length = number("--max-model-len", found.model.max_position_embeddings or _LONGEST)
+    length = number(_LENGTHS, found.model.max_position_embeddings or _LONGEST)
+    budget = number(_TOKENS, length)
     return as_limits(
         {
-            "max_num_seqs": number("--max-num-seqs", _MOST),
+            "max_num_seqs": number(_SEQS, _MOST),
             "max_model_len": length,
-            "max_num_batched_tokens": number("--max-num-batched-tokens", length),
-            "max_num_prefill_seqs": 1,
+            "max_num_batched_tokens": budget,
+            "max_num_prefill_seqs": number(_PROMPTS, 1),
             "num_blocks": blocks if isinstance(blocks, int) and blocks > 0 else None,
             "mixed_steps": found.setup.engine == "v1",
         }
@@ -170,7 +173,7 @@ def setup_of_record(plan: Mapping[str, Any]) -> RecordedSetup | None:
     shape = shape_of(model)
     if shape is None or dtype not in WEIGHT_BYTES or engine.needs_cards != bool(modules):
         return None
-    tokens = _batched_tokens(plan)
+    tokens = natural_number(_settings(plan).get(BATCHED_TOKENS, "")) or 0
     scheduling = engine.innermost.scheduling
     fused, gather = chosen_experts(model.model_type or model.name, scheduling)
     setup = Setup(
@@ -178,7 +181,7 @@ def setup_of_record(plan: Mapping[str, Any]) -> RecordedSetup | None:
         cards=len(modules or (0,)),
         math="fp8" if dtype == "fp8" else "bf16",
         weight_bytes=WEIGHT_BYTES[dtype],
-        kv_bytes=_kv_bytes(dtype, cards=engine.needs_cards),
+        kv_bytes=_kv_bytes(dtype, _settings(plan), cards=engine.needs_cards),
         engine=scheduling,
         fused=fused,
         gather=gather,
@@ -212,14 +215,6 @@ def _recorded_model(plan: Mapping[str, Any]) -> tuple[Model, Engine] | None:
         return None
 
 
-def _batched_tokens(plan: Mapping[str, Any]) -> int:
-    """Return the tokens of a step in a recorded plan; 0 where it names none."""
-    for setting in map(mapping, array(plan.get("settings"))):
-        if setting.get("name") == BATCHED_TOKENS:
-            return natural_number(str(setting.get("value"))) or 0
-    return 0
-
-
 def _recorded_engine(identity: Mapping[str, Any]) -> Engine:
     """Return the engine of a record. Raises LaunchError for an unknown one."""
     name = str(identity.get("name"))
@@ -231,11 +226,20 @@ def _recorded_engine(identity: Mapping[str, Any]) -> Engine:
         return registry.find(name)
 
 
-def _kv_bytes(dtype: str, *, cards: bool) -> float:
+def _kv_bytes(dtype: str, settings: Mapping[str, str], *, cards: bool) -> float:
     """Return the bytes of an element of the KV cache.
 
-    An engine without cards keeps the weights' type.
+    An engine without cards keeps the weights' type. A file of measurements may name another one.
     """
-    if dtype == "fp8":
+    is_wide = settings.get("--kv-cache-dtype") == "auto" and "QUANT_CONFIG" not in settings
+    if dtype == "fp8" and not is_wide:
         return 1.0
     return 2.0 if cards else WEIGHT_BYTES[dtype]
+
+
+def _settings(plan: Mapping[str, Any]) -> dict[str, str]:
+    """Return the values of a recorded plan by name."""
+    return {
+        str(each.get("name")): str(each.get("value"))
+        for each in map(mapping, array(plan.get("settings")))
+    }

@@ -128,9 +128,9 @@ class Outcome:
     """The work of one engine under a load.
 
     ``requests`` were simulated with each of ``seeds``. ``rate`` is in requests per second,
-    ``tokens`` are output tokens per second, ``inside`` the mean number of requests in the engine,
-    ``refused`` the share of requests that it never accepts, ``full`` the requests per second of an
-    engine that always has more waiting (0 where it was not needed).
+    ``tokens`` are output tokens per second, ``inside`` the mean number of requests in the engine
+    that do not wait for a place, ``refused`` the share of requests that it never accepts, ``full``
+    the requests per second of an engine that always has more waiting (0 where it was not needed).
     """
 
     setup: ServedSetup
@@ -149,7 +149,14 @@ class Outcome:
     @property
     def saturated(self) -> bool:
         """Return True if requests come faster than they are served: the queue never ends."""
-        return 0 < self.full <= self.rate
+        return 0 < self.full <= self.rate * (1 - self.refused)
+
+    @property
+    def served(self) -> float:
+        """Return the requests per second that are served, with those refused meanwhile."""
+        if not self.saturated:
+            return self.rate
+        return self.full / (1 - self.refused)
 
     @property
     def bound(self) -> str:
@@ -298,15 +305,14 @@ def _open(setup: ServedSetup, load: Load, most: int | None, full: float) -> Outc
     """Return the requests that arrive at a rate."""
     if load.recorded:
         only = _run(setup, load.sent(most), rate=load.rate)
-        return replace(_outcome(setup, load, (only,), slice(None), load.rate), full=full)
+        return _limited(_outcome(setup, load, (only,), slice(None), load.rate), full)
     share = load.rate / full
 
     def drawn(count: int, seeds: int = 1) -> Outcome:
         runs = tuple(_run(setup, load.sent(count, seed), rate=load.rate) for seed in range(seeds))
         counted = slice(int(count * _SETTLING), None)
         sample = most is None and share <= SAFE_SHARE
-        found = _outcome(setup, load, runs, counted, load.rate, sample=sample)
-        return replace(found, full=full)
+        return _limited(_outcome(setup, load, runs, counted, load.rate, sample=sample), full)
 
     if most is not None:
         return drawn(most)
@@ -376,6 +382,8 @@ def _outcome(
     # of drawn requests the lengths are known better than those of a sample
     asked = sum(request[2] for request in load.sent(len(came)).requests)
     made = float(first_run.output.sum()) / max(1, asked)
+    # rate x mean stay is the mean number inside (Little), and of those that wait for a place
+    inside = float(load.clients) or rate * ended.mean
     return Outcome(
         setup=setup,
         load=load,
@@ -383,13 +391,18 @@ def _outcome(
         seeds=len(runs),
         rate=rate,
         tokens=rate * load.mean_output * made,
-        # rate x mean stay is the mean number inside (Little)
-        inside=float(load.clients) or rate * ended.mean,
+        inside=min(inside, float(setup.limits.max_num_seqs)),
         refused=float(np.isnan(came).mean()),
         ttft=Latency("ttft", tuple(ttft), sample),
         tpot=Latency("tpot", tuple(tpot), sample),
         e2e=ended,
     )
+
+
+def _limited(found: Outcome, full: float) -> Outcome:
+    """Return an outcome with no more tokens than those of a full engine."""
+    made = replace(found, full=full)
+    return replace(made, tokens=found.tokens * made.served / found.rate)
 
 
 def _known(values: Floats) -> Floats:

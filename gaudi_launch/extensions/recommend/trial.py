@@ -200,7 +200,7 @@ class Simulation:
         outcome = simulate(setup, asked, most=most, full=trial.full)
         if outcome is None:
             return None
-        per_request = outcome.tokens / max(outcome.rate, 1e-9)
+        per_request = outcome.tokens / max(outcome.served, 1e-9)
         spare = trial.each * per_request if goal.rate else outcome.tokens * trial.each / amount
         served = self._of_load(trial.candidate, outcome, replicas, outcome)
         served = replace(served, spare=max(served.tokens, replicas * engines * spare))

@@ -34,12 +34,12 @@ vllm:request_generation_tokens_bucket{engine="0",le="+Inf"} 40.0
 """
 
 
-def test_azure_names_and_times() -> None:
+def test_names_and_times_of_public_traces() -> None:
     header = "TIMESTAMP,ContextTokens,GeneratedTokens\n"
     text = header + "2023-11-16 18:15:46.6805900,374,44\n2023-11-16 18:15:50.9951690,396,109\n"
-    found = parse(text).requests
-    assert [(tokens, output) for _, tokens, output in found] == [(374, 44), (396, 109)]
-    assert abs(found[1][0] - 4.314579) < 1e-5
+    assert parse(text).requests == [(0.0, 374, 44), (pytest.approx(4.314579, abs=1e-5), 396, 109)]
+    text = "Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type\n"
+    assert parse(text + "5,GPT-4,472,18,490,API log\n").requests == [(0.0, 472, 18)]
 
 
 @pytest.mark.parametrize(
@@ -47,24 +47,14 @@ def test_azure_names_and_times() -> None:
 )
 def test_hashes_of_blocks_in_two_forms(own: dict[str, int], block: int, seconds: float) -> None:
     """Mooncake's times are milliseconds, those of Bailian's traces seconds."""
+    same = {**own, "input_length": 5 * block + 1, "output_length": 2}
     rows = [
-        {
-            **own,
-            "timestamp": at,
-            "input_length": 5 * block + 1,
-            "output_length": 2,
-            "hash_ids": [1, 2, 3, number, number + 1, number + 2],
-        }
-        for at, number in ((27.0, 10), (30.5, 20))
+        {**same, "timestamp": at, "hash_ids": [1, 2, 3, *range(last, last + 3)]}
+        for at, last in ((27.0, 10), (30.5, 20))
     ]
     found = parse("\n".join(map(json.dumps, rows)))
     assert found.requests == [(0.0, 5 * block + 1, 2), (pytest.approx(seconds), 5 * block + 1, 2)]
     assert [each.tokens for each in found.shared] == [0, 3 * block]
-
-
-def test_burstgpts_names_have_spaces() -> None:
-    text = "Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type\n"
-    assert parse(text + "5,GPT-4,472,18,490,API log\n").requests == [(0.0, 472, 18)]
 
 
 @given(st.lists(st.sampled_from(("8,3", "8,0", "0,3", "8", "8,x", f"{10**9},3", "-1,3"))))

@@ -161,6 +161,15 @@ def test_a_recorded_service_keeps_the_tokens_of_a_step() -> None:
     assert (fp8.dtype, fp8.engine, fp8.plan) == ("fp8", "vllm-fork@1.22", None)
 
 
+@pytest.mark.parametrize("engine", ["vllm-gaudi", "vllm-fork@1.22", "tgi@3.3.5"])
+def test_a_service_is_predicted_as_its_plan(engine: str) -> None:
+    planned = found({"engine": engine, "cards": "8", "max_prefill_seqs": "4"})
+    assert planned.plan is not None
+    kept = of_record(planned.plan.to_json(), planned.outcome.load)
+    assert kept is not None
+    assert kept.outcome.tokens == pytest.approx(planned.outcome.tokens, rel=0.02)
+
+
 def test_a_simulated_service_is_not_predicted() -> None:
     engine = {**RECORD["engine"], "simulated": True}
     assert of_record({**RECORD, "engine": engine}, LOAD) is None
