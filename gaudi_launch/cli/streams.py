@@ -8,7 +8,8 @@ from __future__ import annotations
 import codecs
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from functools import partial
 from io import TextIOWrapper
 from typing import TextIO
 
@@ -99,21 +100,13 @@ def _handler_for(stream: TextIO) -> str:
     return f"{_HANDLER}.escaped"
 
 
-def _as_utf8(error: UnicodeError) -> tuple[str | bytes, int]:
-    """Return look-alikes of drawing characters, and other characters as UTF-8."""
-    return _replaced(error, lambda text: text.encode("utf-8", "surrogateescape"))
-
-
-def _escaped(error: UnicodeError) -> tuple[str | bytes, int]:
-    """Return look-alikes of drawing characters, and other characters as escapes."""
-    return _replaced(error, lambda text: text.encode("ascii", "backslashreplace"))
-
-
-def _replaced(error: UnicodeError, other: Callable[[str], bytes]) -> tuple[str | bytes, int]:
+def _replaced(encoding: str, others: str, error: UnicodeError) -> tuple[str | bytes, int]:
+    """Return look-alikes of drawing characters, and other characters in this encoding."""
     if not isinstance(error, UnicodeEncodeError):
         raise error
     pieces = [
-        _like(character) or other(character) for character in error.object[error.start : error.end]
+        _like(character) or character.encode(encoding, others)
+        for character in error.object[error.start : error.end]
     ]
     return b"".join(pieces), error.end
 
@@ -130,5 +123,5 @@ def _like(character: str) -> bytes:
     return b""
 
 
-codecs.register_error(_HANDLER, _as_utf8)
-codecs.register_error(f"{_HANDLER}.escaped", _escaped)
+codecs.register_error(_HANDLER, partial(_replaced, "utf-8", "surrogateescape"))
+codecs.register_error(f"{_HANDLER}.escaped", partial(_replaced, "ascii", "backslashreplace"))

@@ -40,14 +40,11 @@ def _present(facts: DoctorFacts) -> Verdict:
     return Verdict.ok(f"{engine.name or 'vllm'} {engine.vllm}", "vllm")
 
 
-def _software(facts: DoctorFacts) -> Version | None:
-    """Return the Gaudi release of the engine's environment, else the driver's."""
-    return release_of(_engine(facts).torch_plugin) or release_of(facts.host.driver_version)
-
-
 @check("engine.pair", "profiles/releases.yaml; HabanaAI/vllm-fork#776 (Gaudi1)", ("engine",))
 def _pair(facts: DoctorFacts) -> Verdict:
-    engine, software = _engine(facts), _software(facts)
+    engine = _engine(facts)
+    # the Gaudi release of the engine's environment, else the driver's
+    software = release_of(engine.torch_plugin) or release_of(facts.host.driver_version)
     if facts.host.product == "gaudi1":
         return Verdict.fail("doctor.engine.pair.gaudi1", "gaudi1", "gaudi2, gaudi3")
     if software is None:
@@ -145,7 +142,8 @@ def _conditions(facts: DoctorFacts) -> Verdict:
 def _gaudi_packages(facts: DoctorFacts) -> Verdict:
     """Compare the environment with the packages that the engines' guides list."""
     engine = _engine(facts)
-    if engine.packages is None or not _is_for_cards(engine):
+    for_cards = engine.plugin or engine.extension or engine.torch_plugin
+    if engine.packages is None or engine.vllm is None or not for_cards:
         return Verdict.skip("doctor.engine.gaudi_packages.skip")
     rows = releases().python_packages
     absent = [row for row in rows if not engine.packages.intersection(row.names)]
@@ -182,13 +180,6 @@ def _pins(facts: DoctorFacts) -> Verdict:
     remedy = Remedy(message("doctor.engine.pins.remedy"), commands=tuple(commands))
     return Verdict.warn(
         "doctor.engine.pins.warn", found, expected, remedy, count=len(rows), file=engine.pins.file
-    )
-
-
-def _is_for_cards(engine: EngineFacts) -> bool:
-    """Return True for an engine that needs cards, by its packages."""
-    return engine.vllm is not None and bool(
-        engine.plugin or engine.extension or engine.torch_plugin
     )
 
 

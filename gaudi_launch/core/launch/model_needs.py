@@ -120,7 +120,10 @@ def look(
     known = with_overrides(model or known_model(request.model, must_exist=False), request.args)
     profile = match(known)
     generation = generation_of(host)
-    quant, published, lacks = _quant(request, known, profile, generation, engine, installed)
+    wanted = None
+    if engine.innermost.needs_quant_file(request, known):
+        wanted = _query(request, known, profile, generation, engine, installed)
+    quant, published, lacks = _quant(request, wanted)
     # Ray Serve decides nothing about the model: the inner engine does
     on_gaudi2 = engine.innermost.needs_gaudi2_range and generation == "g2"
     converts, converted = _conversion(known, facts, on_gaudi2=on_gaudi2)
@@ -192,17 +195,11 @@ def generation_of(host: Host) -> str:
 
 
 def _quant(
-    request: Request,
-    known: Model,
-    profile: Profile | None,
-    generation: str,
-    engine: Engine,
-    installed: Installed | None,
+    request: Request, wanted: measurements.MeasurementQuery | None
 ) -> tuple[QuantFile | None, Published | None, LaunchError | None]:
     """Return the QUANT_CONFIG, its published measurements, and the error without one."""
-    if not engine.innermost.needs_quant_file(request, known):
+    if wanted is None:
         return None, None, None
-    wanted = _query(request, known, profile, generation, engine, installed)
     try:
         found = measurements.find(wanted)
     except LaunchError as error:

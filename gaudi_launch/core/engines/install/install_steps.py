@@ -191,7 +191,10 @@ def dockerfile(release: Release, extras: SetupExtras) -> str:
     lines += [f"ARG {name}={value}" for name, value in mirrors.git_variables({}).items()]
     lines.append(run(("mkdir", "-p", source)))
     if pins is not None:
-        lines.append(run(("python3", "-c", _WRITE, constraints, _versions_in(pins))))
+        # the lines of a constraints file without its head
+        listed = Path(pins).read_text(encoding="utf-8").splitlines(keepends=True)
+        versions = "".join(line for line in listed if not line.startswith("#"))
+        lines.append(run(("python3", "-c", _WRITE, constraints, versions)))
     lines += [run(step.argv) for step in code_steps(release, "python3", source, inside)]
     if extras.scale_out:
         lines.append(f"ENV LD_LIBRARY_PATH={LIBFABRIC}/lib:{_HABANA_LIBRARIES}:$LD_LIBRARY_PATH")
@@ -199,9 +202,3 @@ def dockerfile(release: Release, extras: SetupExtras) -> str:
         "\n".join([*lines, 'ENTRYPOINT ["python3", "-m", "vllm.entrypoints.openai.api_server"]'])
         + "\n"
     )
-
-
-def _versions_in(constraints: str) -> str:
-    """Return the lines of a constraints file without its head."""
-    lines = Path(constraints).read_text(encoding="utf-8").splitlines()
-    return "".join(f"{line}\n" for line in lines if not line.startswith("#"))
