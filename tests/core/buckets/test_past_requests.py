@@ -42,18 +42,15 @@ def test_names_and_times_of_public_traces() -> None:
     assert parse(text + "5,GPT-4,472,18,490,API log\n").requests == [(0.0, 472, 18)]
 
 
-@pytest.mark.parametrize(
-    ("own", "block", "seconds"), [({}, 512, 0.0035), ({"chat_id": 7}, 16, 3.5)]
-)
-def test_hashes_of_blocks_in_two_forms(own: dict[str, int], block: int, seconds: float) -> None:
-    """Mooncake's times are milliseconds, those of Bailian's traces seconds."""
+@pytest.mark.parametrize(("own", "block", "then"), [({}, 512, 0.0035), ({"chat_id": 7}, 16, 3.5)])
+def test_two_forms_of_hashes(own: dict[str, int], block: int, then: float) -> None:
     same = {**own, "input_length": 5 * block + 1, "output_length": 2}
     rows = [
         {**same, "timestamp": at, "hash_ids": [1, 2, 3, *range(last, last + 3)]}
         for at, last in ((27.0, 10), (30.5, 20))
     ]
     found = parse("\n".join(map(json.dumps, rows)))
-    assert found.requests == [(0.0, 5 * block + 1, 2), (pytest.approx(seconds), 5 * block + 1, 2)]
+    assert found.requests == [(0.0, 5 * block + 1, 2), (pytest.approx(then), 5 * block + 1, 2)]
     assert [each.tokens for each in found.shared] == [0, 3 * block]
 
 

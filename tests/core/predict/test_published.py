@@ -70,6 +70,11 @@ FIGURE = Figure(
 
 
 def test_the_sizes_of_shipped_models() -> None:
+    llama = shapes()["Llama-3.1-8B"]
+    assert (llama.layers, llama.hidden, llama.inner, llama.width) == (32, 4096, 14336, 4096)
+    assert (llama.kv_heads, llama.kv_width, llama.multi_head, llama.mla_rank) == (8, 128, False, 0)
+    assert (llama.head, llama.experts, llama.latent) == (128256 * 4096, 0.0, False)
+    assert llama.body + 2 * llama.head == 8_030_261_248
     # "37B activated for each token" (deepseek-ai/DeepSeek-V3: README.md)
     assert shapes()["DeepSeek-R1"].active / 1e9 == pytest.approx(37, rel=0.05)
     latent = {name for name, shape in shapes().items() if shape.latent}
@@ -83,7 +88,6 @@ def test_the_sizes_of_shipped_models() -> None:
 
 CONFIGS = json.loads((DATA / "models" / "published.json").read_text())["configs"]
 OF_FIGURES = {
-    "meta-llama/Meta-Llama-3.1-8B": "Llama-3.1-8B",
     "mistralai/Mixtral-8x7B-v0.1": "Mixtral-8x7B",
     "Qwen/Qwen3-235B-A22B": "Qwen3-235B-A22B",
     "Qwen/Qwen3-30B-A3B": "Qwen3-30B-A3B",

@@ -119,7 +119,6 @@ def test_close_to_the_most_three_seeds_show_the_spread() -> None:
     low, high = close.ttft.between(95)
     assert low < close.ttft.at(95) < high
     assert (safe.saturated, close.saturated, over.saturated) == (False, False, True)
-    # an engine makes no more than it can, and computes no more at once than it has places
     assert (safe.tokens, over.tokens) == pytest.approx((3.0, over.full))
     assert over.inside == over.setup.limits.max_num_seqs
     assert close.time(close.ttft, 95).low < low and close.time(close.ttft, 95).high > high
