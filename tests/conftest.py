@@ -7,6 +7,7 @@ Modules with real engines wait a lot, so they start beside the others, at most t
 from __future__ import annotations
 
 import ctypes
+import gc
 import os
 import shutil
 import signal
@@ -58,6 +59,8 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 # children: the tests send both
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
+# a worker has a million objects that stay: the usual thresholds look at them again and again
+gc.set_threshold(100_000, 50, 50)
 
 TESTS = Path(__file__).parent
 # the folder of this run; its workers inherit the name
@@ -166,6 +169,11 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     stands_for = dict(report.user_properties).get(_STANDS_FOR, 1.0)
     assert isinstance(stands_for, float)
     _TAKEN[report.nodeid] += report.duration * stands_for
+
+
+def pytest_collection_finish() -> None:
+    """Leave what was collected out of the search for garbage: it stays until the end."""
+    gc.freeze()
 
 
 @pytest.hookimpl(trylast=True)
