@@ -15,6 +15,7 @@ import pytest
 
 from tests.support.every_case import ONE_MORE_ENGINE
 from tests.support.real_engines import Serve
+from tests.support.serve import write_model
 
 pytestmark = pytest.mark.e2e
 
@@ -36,13 +37,14 @@ def test_an_engine_that_cannot_load_the_model_is_exit_4_with_its_cause(
 
 
 def test_a_taken_port_is_exit_3_before_anything_starts(
-    engine: Path, tiny_model: Path, tmp_path: Path, serving: list[Serve]
+    engine: Path, tmp_path: Path, serving: list[Serve]
 ) -> None:
+    model = write_model(tmp_path / "Small")
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         serve = Serve(
-            tmp_path, "-w", str(tiny_model), "--engine", "cpu", "-p", str(taken.getsockname()[1])
+            tmp_path, "-w", str(model), "--engine", "cpu", "-p", str(taken.getsockname()[1])
         )
         serving.append(serve)
         code, err = serve.wait()

@@ -52,6 +52,17 @@ class Serve:
         return [p for p in self.family if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]
 
 
+def keep_vllm_cache(cache: Path) -> None:
+    """Let engines with this cache folder use what vLLM has kept of models in earlier runs.
+
+    Without it each start imports vLLM in one process more, to look at the model's class.
+    """
+    kept = Path(os.environ["XDG_CACHE_HOME"]) / "vllm"
+    kept.mkdir(parents=True, exist_ok=True)
+    cache.mkdir(parents=True)
+    (cache / "vllm").symlink_to(kept)
+
+
 QUESTION = [{"role": "user", "content": "What is the capital of France?"}]
 
 
