@@ -54,9 +54,9 @@ class Serve:
 
 
 def keep_vllm_cache(cache: Path) -> None:
-    """Let engines with this cache folder use what vLLM has kept of models in earlier runs.
+    """Link vLLM's cache of earlier runs into a cache folder that is made here.
 
-    Without it each start imports vLLM in one process more, to look at the model's class.
+    Without it one process more of each engine imports vLLM, to look at the model's class.
     """
     kept = Path(os.environ["XDG_CACHE_HOME"]) / "vllm"
     kept.mkdir(parents=True, exist_ok=True)
@@ -92,7 +92,7 @@ def streamed(port: int) -> tuple[str, int]:
 
 
 def json_of(state: Path, *words: str, check: bool = True) -> dict[str, Any]:
-    """Return what a command of a user prints with --json; its status is 0 with ``check``."""
+    """Return the --json output of a command; its status is 0 with ``check``."""
     done = subprocess.run(
         [sys.executable, "-m", "gaudi_launch", *words, "--json"],
         env={**os.environ, "XDG_STATE_HOME": str(state), "http_proxy": "http://127.0.0.1:9"},
@@ -106,7 +106,7 @@ def json_of(state: Path, *words: str, check: bool = True) -> dict[str, Any]:
 
 
 def run_simulated(engine: Path, script: Path, folder: Path, given: str = "") -> list[Any]:
-    """Run a script beside the simulated cards in the engine's interpreter.
+    """Run a script with the code of simulated cards in the engine's interpreter.
 
     It gets a folder of a model; the JSON objects that it prints are returned.
     """
