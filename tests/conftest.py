@@ -7,6 +7,7 @@ Modules with real engines wait a lot, so they start beside the others, at most t
 from __future__ import annotations
 
 import ctypes
+import gc
 import os
 import shutil
 import signal
@@ -23,6 +24,7 @@ from gaudi_launch.core.base import messages
 from gaudi_launch.core.services import addresses
 from tests.support import durations
 from tests.support.every_case import EVERY_CASE, examples
+from tests.support.huge_pages import use_huge_pages
 from tests.support.processes import free_port, pids, trivial_python, write_quick_python
 from tests.support.turns import alone
 from tests.support.users import current_folder, no_programs, own_folders, plain_english
@@ -58,6 +60,8 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 # children: the tests send both
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
+# a worker has a million objects that stay: the usual thresholds look at them again and again
+gc.set_threshold(100_000, 50, 50)
 
 TESTS = Path(__file__).parent
 # the folder of this run; its workers inherit the name
@@ -166,6 +170,12 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     stands_for = dict(report.user_properties).get(_STANDS_FOR, 1.0)
     assert isinstance(stands_for, float)
     _TAKEN[report.nodeid] += report.duration * stands_for
+
+
+def pytest_collection_finish() -> None:
+    """Leave what was collected out of the search for garbage: it stays until the end."""
+    gc.freeze()
+    use_huge_pages()
 
 
 @pytest.hookimpl(trylast=True)

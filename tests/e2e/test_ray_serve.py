@@ -4,6 +4,7 @@ its replicas."""
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -21,12 +22,10 @@ from gaudi_launch.core.services.state import chosen
 from gaudi_launch.extensions.ray.engine import IN_RAY
 from gaudi_launch.extensions.ray.install import RAY
 from tests.support.every_case import ONE_MORE_ENGINE
-from tests.support.real_engines import Serve, ask
+from tests.support.real_engines import PARIS, Serve, ask, streamed
 from tests.support.waiting import GENEROUS, until
 
 pytestmark = pytest.mark.e2e
-
-PARIS = "The capital of France is Paris."
 
 
 @pytest.fixture(scope="session")
@@ -39,16 +38,6 @@ def ray(engine: Path) -> Path:
 @pytest.fixture(autouse=True)
 def _state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-
-
-def streamed(port: int) -> tuple[str, int]:
-    """A streamed answer: its text, and in how many pieces it came."""
-    events = ask(port, model="demo", stream=True).decode().strip().split("\n\n")
-    assert events[-1] == "data: [DONE]"
-    chunks = [json.loads(event.removeprefix("data: "))["choices"][0] for event in events[:-1]]
-    pieces = [chunk["delta"].get("content") or "" for chunk in chunks]
-    assert chunks[-1]["finish_reason"] == "stop"
-    return "".join(pieces), sum(bool(piece) for piece in pieces)
 
 
 def answer(port: int) -> str:
@@ -179,18 +168,17 @@ def test_two_replicas_of_plain_generation_and_one_of_them_killed(
 
 
 @ONE_MORE_ENGINE
-def test_an_engine_that_cannot_start_is_exit_4_with_its_cause(
-    ray: Path, tiny_model: Path, port: int, tmp_path: Path, serving: list[Serve]
+@pytest.mark.parametrize("kind", ["cpu", "ray-serve:cpu"])
+def test_an_engine_that_cannot_load_the_model_is_exit_4_with_its_cause(
+    kind: str, ray: Path, tiny_model: Path, port: int, tmp_path: Path, serving: list[Serve]
 ) -> None:
-    config = json.loads((tiny_model / "config.json").read_text())
     broken = tmp_path / "broken"
-    broken.mkdir()
-    for file in tiny_model.iterdir():
-        (broken / file.name).write_bytes(file.read_bytes())
+    shutil.copytree(tiny_model, broken)
+    config = json.loads((broken / "config.json").read_text())
     (broken / "config.json").write_text(
         json.dumps({**config, "architectures": ["NobodyKnowsThisForCausalLM"]})
     )
-    serve = Serve(tmp_path, "-w", str(broken), "--engine", "ray-serve:cpu", "-p", str(port))
+    serve = Serve(tmp_path, "-w", str(broken), "--engine", kind, "-p", str(port))
     serving.append(serve)
     code, err = serve.wait()
     assert code == 4 and "does not support this model" in err and "engine.log" in err

@@ -21,7 +21,7 @@ import psutil
 import pytest
 
 from tests.support.every_case import ONE_MORE_ENGINE
-from tests.support.real_engines import ask
+from tests.support.real_engines import PARIS, ask, streamed
 from tests.support.waiting import until, unused_port
 
 pytestmark = pytest.mark.e2e
@@ -31,7 +31,6 @@ OTHER = (2, 128, 12, 6)
 # scripts/acceptance/learn.py requires 20 % on an idle machine, with more and longer loads; short
 # runs beside other tests are less repeatable
 LIMIT = 0.5
-PARIS = "The capital of France is Paris."
 
 
 class User:
@@ -109,12 +108,7 @@ def user(
 def test_the_demo_answers_and_streams(user: User) -> None:
     answer = json.loads(ask(user.port, model="demo"))
     assert answer["choices"][0]["message"]["content"] == PARIS
-    events = ask(user.port, model="demo", stream=True).decode().strip().split("\n\n")
-    pieces = [
-        json.loads(e.removeprefix("data: "))["choices"][0]["delta"].get("content") or ""
-        for e in events[:-1]
-    ]
-    assert "".join(pieces) == PARIS and events[-1] == "data: [DONE]"
+    assert streamed(user.port)[0] == PARIS
     question = "What is the capital of France?"
     said = user.call("chat", "demo", "--temperature", "0", question=question)
     assert said[:2] == (0, f"{PARIS}\n")

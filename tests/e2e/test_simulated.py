@@ -19,12 +19,11 @@ import pytest
 
 from gaudi_launch.core.models.model import Model
 from gaudi_launch.core.services.engine_counters import read_counters
-from gaudi_launch.extensions.simulated.engine import RUNTIME
 from gaudi_launch.extensions.simulated.stand_in import Tokenizer, config_text, stand_in_config
 from tests.support import trivial_engine
 from tests.support.every_case import ONE_MORE_ENGINE
 from tests.support.places import TOP
-from tests.support.real_engines import Serve, ask
+from tests.support.real_engines import Serve, ask, json_of, run_simulated
 from tests.support.waiting import until, unused_port
 
 pytestmark = pytest.mark.e2e
@@ -40,19 +39,6 @@ SCHEMA: dict[str, Any] = {
     "required": ["name", "age", "kind", "parts"],
     "additionalProperties": False,
 }
-
-
-def json_of(state: Path, *words: str) -> dict[str, Any]:
-    done = subprocess.run(
-        [sys.executable, "-m", "gaudi_launch", *words, "--json"],
-        env={**os.environ, "XDG_STATE_HOME": str(state)},
-        stdout=subprocess.PIPE,
-        text=True,
-        timeout=120,
-        check=True,
-    )
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
 
 
 class Rehearsal:
@@ -197,21 +183,7 @@ def _filled(answer: dict[str, Any]) -> None:
 def test_vllm_makes_the_planned_blocks_of_each_kind_of_cache(engine: Path, tmp_path: Path) -> None:
     config = stand_in_config(Model("m", "m", layers=4), Tokenizer("", 1000, own=False), 4096, 1)
     (tmp_path / "config.json").write_text(config_text(config))
-    script = Path(__file__).with_name("simulated_caches.py")
-    done = subprocess.run(
-        [str(engine), str(script), str(tmp_path)],
-        env={
-            **os.environ,
-            "PYTHONPATH": str(RUNTIME),
-            "VLLM_LOGGING_LEVEL": "ERROR",
-            "HF_HUB_OFFLINE": "1",
-        },
-        stdout=subprocess.PIPE,
-        text=True,
-        timeout=300,
-        check=True,
-    )
-    found = json.loads(done.stdout.splitlines()[-1])
+    (found,) = run_simulated(engine, Path(__file__).with_name("simulated_caches.py"), tmp_path)
     full, latent, state = "FullAttentionSpec", "MLAAttentionSpec", "MambaSpec"
     assert found == {
         "dense": [1001, [full]],

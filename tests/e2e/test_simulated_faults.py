@@ -2,35 +2,19 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 import urllib.error
 from pathlib import Path
 
 import pytest
 
 from tests.support.every_case import ONE_MORE_ENGINE
-from tests.support.real_engines import Serve, ask
+from tests.support.real_engines import Serve, ask, json_of
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.e2e
 MODEL = "Qwen/Qwen2.5-7B-Instruct"
 # after the warm-up: enough for the readiness check on a busy machine
 LOST_AFTER = 20
-
-
-def command(state: Path, *words: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-m", "gaudi_launch", *words],
-        env={**os.environ, "XDG_STATE_HOME": str(state), "http_proxy": "http://127.0.0.1:9"},
-        stdout=subprocess.PIPE,
-        text=True,
-        timeout=200,
-        check=False,
-    )
-    return done.stdout
 
 
 @ONE_MORE_ENGINE
@@ -56,6 +40,6 @@ def test_a_lost_card_stays_lost(
         lambda: "Device acquire failed" in log.read_text(errors="replace"),
         "the start without the card",
     )
-    status = json.loads(command(tmp_path, "status", "fails", "--json"))
+    status = json_of(tmp_path, "status", "fails", check=False)
     assert status["restarts"] >= 1 and status["engine"].startswith("simulated@")
     serve.end()

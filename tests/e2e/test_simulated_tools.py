@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +12,8 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from gaudi_launch.extensions.simulated.engine import RUNTIME
 from tests.support.every_case import ONE_MORE_ENGINE
+from tests.support.real_engines import run_simulated
 
 pytestmark = pytest.mark.e2e
 _CALL = re.compile(r'<tool_call>\s*\{"name": "tool", "arguments": (.*)\}\s*</tool_call>', re.DOTALL)
@@ -79,22 +77,8 @@ FUNCTIONS = st.tuples(SCHEMAS | NO_ARGUMENTS, st.sampled_from([None, False, True
 
 def answers(engine: Path, folder: Path, tools: list[dict[str, Any]]) -> list[dict[str, str]]:
     """Return the answers of simulated cards to each tool, by tool choice."""
-    script = Path(__file__).with_name("simulated_tools.py")
-    done = subprocess.run(
-        [str(engine), str(script), str(folder)],
-        input="".join(f"{json.dumps(tool)}\n" for tool in tools),
-        env={
-            **os.environ,
-            "PYTHONPATH": str(RUNTIME),
-            "VLLM_LOGGING_LEVEL": "ERROR",
-            "HF_HUB_OFFLINE": "1",
-        },
-        stdout=subprocess.PIPE,
-        text=True,
-        timeout=300,
-        check=True,
-    )
-    return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    given = "".join(f"{json.dumps(tool)}\n" for tool in tools)
+    return run_simulated(engine, Path(__file__).with_name("simulated_tools.py"), folder, given)
 
 
 @ONE_MORE_ENGINE

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.places import TOP
+from tests.support.real_engines import keep_vllm_cache
 from tests.support.shown import Step, missing_lines, steps_of
 from tests.support.waiting import GENEROUS, unused_port
 
@@ -29,6 +30,7 @@ class Reader:
     def __init__(self, folder: Path, language: str, engine: Path, port: int) -> None:
         self.folder, self.port = folder, str(port)
         box, bin = folder / "box", Path(sys.executable).parent
+        keep_vllm_cache(folder / "cache")
         self.environment = {
             **os.environ,
             "GAUDI_LAUNCH_ROOT": str(box),

@@ -19,7 +19,7 @@ from gaudi_launch.core.host.simulated import write_tree
 from tests.e2e import gaudi_stand_in
 from tests.support.every_case import ONE_MORE_ENGINE
 from tests.support.options_table import UPSTREAM, parse
-from tests.support.real_engines import Serve, ask
+from tests.support.real_engines import Serve, ask, keep_vllm_cache
 
 pytestmark = pytest.mark.e2e
 
@@ -31,6 +31,7 @@ def python(engine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pat
     write_tree("hls2", machine)
     monkeypatch.setenv("GAUDI_LAUNCH_ROOT", str(machine))
     monkeypatch.setenv("PATH", f"{machine / 'bin'}:{os.environ['PATH']}")
+    keep_vllm_cache(tmp_path / "cache")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     for name in [name for name in os.environ if name.startswith(("VLLM_", "HABANA_", "PT_"))]:
         monkeypatch.delenv(name)

@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from tests.support.real_engines import keep_vllm_cache
 from tests.support.waiting import until
 
 ENGINE = Path(__file__).parent / "cluster_engine"
@@ -86,6 +87,7 @@ class Wire:
             (home / "namespace").write_text(self.names[host])
             (home / "address").write_text(f"{self.net}.{last}.")
             (home / "disk").mkdir()
+            keep_vllm_cache(home / ".cache")
             # what a login there has; nothing of this side's environment
             lines = {
                 "PATH": f"{self.folder / 'tools'}:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin",

@@ -10,7 +10,6 @@ import re
 import shlex
 import shutil
 import socket
-import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -80,10 +79,11 @@ CARDS = ("free", "free", "half busy", "busy", "half reserved", "reserved")
 ALIKE = ("modules", "memory", "num_blocks", "buckets", "dtype")
 SEED, COUNT = 32, 60
 DETACHED = ServeMode(name="s", quiet=True, detach=True)
-PYTHON = """#!{python}
-import json, sys
-if sys.argv[1:2] == ["-c"] and "gaudi-launch-answer:" in sys.argv[2]:
-    print("gaudi-launch-answer:" + open({answer!r}).read())
+# the shell answers the question for the packages, which each plan asks
+PYTHON = """#!/bin/sh
+case "$1 $2" in "-c "*gaudi-launch-answer:*)
+    printf 'gaudi-launch-answer:%s\\n' "$(cat {answer})" ;;
+esac
 """
 
 
@@ -130,7 +130,7 @@ def place(
     monkeypatch.delenv("QUANT_CONFIG", raising=False)
     (tmp_path / "bin").mkdir()
     python = tmp_path / "bin/python3"
-    python.write_text(PYTHON.format(python=sys.executable, answer=str(tmp_path / "answer")))
+    python.write_text(PYTHON.format(answer=shlex.quote(str(tmp_path / "answer"))))
     python.chmod(0o755)
     published = json.loads((DATA / "models/published.json").read_text())["configs"]
     kinds = {}

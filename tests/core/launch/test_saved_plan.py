@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
+from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -29,6 +31,7 @@ from tests.support.waiting import unused_port
 pytestmark = pytest.mark.usefixtures("plain_english")
 
 MODEL, MACHINE = "Qwen/Qwen3-32B", "simulated:hls2"
+Save = Callable[[str], tuple[Path, list[str]]]
 OPTIONS = LaunchOptions(model=MODEL, machine=MACHINE, max_num_seqs=64, extra=("--seed", "7"))
 
 
@@ -44,6 +47,25 @@ def file(tmp_path: Path) -> Path:
         traffic=SavedTraffic("512,1024", "128", concurrency="8"),
     )
     return path
+
+
+@pytest.fixture(scope="module")
+def save(tmp_path_factory: pytest.TempPathFactory) -> Save:
+    """Return what saves a plan for a machine, once; it returns the file and the option."""
+    folder = tmp_path_factory.mktemp("plans")
+
+    @cache
+    def made(machine: str) -> tuple[Path, list[str]]:
+        file, given = folder / f"{machine or 'own'}.yaml", ["--machine", machine] if machine else []
+        if machine == "snapshot":
+            given = ["--machine", str(folder / "pcie.json")]
+            assert run(["devices", "snapshot", given[1], "--machine", "simulated:gaudi3-pcie"]) == 0
+        # another test may use the usual port between two runs
+        words = ["Qwen/Qwen3-8B", "-p", str(unused_port()), *given, "--save", str(file)]
+        assert run(["plan", *words]) in (0, 3)
+        return file, given
+
+    return made
 
 
 def saved(path: Path, **others: Any) -> LaunchOptions:
@@ -240,15 +262,9 @@ def gaudi2_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("machine", ["", "simulated:hls2", "simulated:gaudi3-oam", "snapshot"])
 @pytest.mark.parametrize("command", COMMANDS)
 def test_each_command_plans_for_the_machine_of_the_file(
-    command: str, machine: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    command: str, machine: str, save: Save, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    file, given = tmp_path / "saved.yaml", ["--machine", machine] if machine else []
-    if machine == "snapshot":
-        given = ["--machine", str(tmp_path / "pcie.json")]
-        assert run(["devices", "snapshot", given[1], "--machine", "simulated:gaudi3-pcie"]) == 0
-    # another test may use the usual port between the two runs
-    saved = ["Qwen/Qwen3-8B", "-p", str(unused_port()), *given, "--save", str(file)]
-    assert run(["plan", *saved]) in (0, 3)
+    file, given = save(machine)
     capsys.readouterr()
     words = [*command.split(), *shlex.split(COMMANDS[command]), "--plan", str(file)]
     code = run(words)
