@@ -302,7 +302,9 @@ def prefill(amounts: Amounts, rates: Rates, prompts: Any, tokens: Any) -> Parts:
     part = floor / together
     attention = count * tokens * amounts.attention / (rates.peak_bf16 * rates.attention_share)
     # chunks after the first one attend to the ones before them by a mask, not by the causal kernel
-    later = 1 - (amounts.chunk / (amounts.chunk + _beyond(tokens, amounts.chunk))) ** 2
+    # the tokens after the first chunk, numbers or arrays
+    beyond = (tokens - amounts.chunk + abs(tokens - amounts.chunk)) / 2
+    later = 1 - (amounts.chunk / (amounts.chunk + beyond)) ** 2
     attention = attention * (1 + rates.masked * later)
     return Parts(
         weights=reading * part,
@@ -311,11 +313,6 @@ def prefill(amounts: Amounts, rates: Rates, prompts: Any, tokens: Any) -> Parts:
         links=waiting * part + count * amounts.link / rates.pair,
         host=launching * part,
     )
-
-
-def _beyond(tokens: Any, chunk: Any) -> Any:
-    """Return the tokens of a prompt after its first chunk, numbers or arrays."""
-    return (tokens - chunk + abs(tokens - chunk)) / 2
 
 
 def _weights(amounts: Amounts, rates: Rates, tokens: Any) -> Any:
