@@ -101,7 +101,7 @@ def _handler_for(stream: TextIO) -> str:
 
 
 def _replaced(encoding: str, others: str, error: UnicodeError) -> tuple[str | bytes, int]:
-    """Return look-alikes of drawing characters, and other characters in this encoding."""
+    """Return look-alikes of drawing characters, and the others in this encoding."""
     if not isinstance(error, UnicodeEncodeError):
         raise error
     pieces = [

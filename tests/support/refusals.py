@@ -30,7 +30,7 @@ def refused(id: str, code: ExitCode, **values: Any) -> Iterator[None]:
 
 @contextmanager
 def raising(id: str) -> Iterator[pytest.ExceptionInfo[LaunchError]]:
-    """Expect this error, whatever its exit code; what is yielded has it after the block."""
+    """Expect this error with any exit code; what is yielded has it afterwards."""
     with pytest.raises(LaunchError) as raised:
         yield raised
     assert raised.value.id == id

@@ -34,7 +34,7 @@ from gaudi_launch.core.buckets.shared_prefixes import (
 from gaudi_launch.core.predict.load import SharedPrefix
 
 RequestLengths = tuple[float, int, int]
-# the note of a trace with lines that are no request
+# the note of a trace with lines that are not requests
 LEFT_OUT = "warmup.trace_left_out"
 
 
@@ -44,7 +44,7 @@ class PastRequests:
 
     ``timed``: each has its time. ``shared``: the beginning of each that an earlier one had; empty
     where the source does not state it. ``own_times``: a load sends them at the recorded times,
-    otherwise at random ones. ``left_out``: lines that are no request, see `_requests`.
+    otherwise at random ones. ``left_out``: lines that are not requests, see `_requests`.
     """
 
     requests: list[RequestLengths]
@@ -182,7 +182,7 @@ def parse(text: str) -> PastRequests:
 
 
 def _json_rows(text: str) -> tuple[list[Mapping[str, Any]], int]:
-    """Return one JSON object per line, or one array of them, and how many lines are broken.
+    """Return one JSON object per line, or an array of them, and the broken lines.
 
     The numbers may be in a ``usage`` object.
     """

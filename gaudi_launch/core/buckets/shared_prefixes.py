@@ -74,7 +74,7 @@ def shared_prefixes(
 
 
 def _block_of(columns: Sequence[tuple[tuple[int, ...], int]], prompts: Sequence[int]) -> int:
-    """Return the tokens of a block for which most prompts have as many blocks as hashes."""
+    """Return the size of a block with which most prompts have as many as hashes."""
     known = [
         (len(hashes), tokens)
         for (hashes, _), tokens in zip(columns, prompts, strict=True)

@@ -21,10 +21,11 @@ from gaudi_launch.core.engines.releases import (
 
 
 def needed_release(engine: str) -> Release:
-    """Return the release as `release_of`, also for ``vllm-gaudi@0.26`` and the tag ``@v0.26.0``.
+    """Return the release as `release_of`, also for ``vllm-gaudi@0.26``.
 
-    Versions such as ``tgi@3.3.7`` too. An engine that is an image knows its release. Raises
-    LaunchError (USAGE) for an engine, or a version, without a profile.
+    Tags such as ``vllm-gaudi@v0.26.0`` and versions such as ``tgi@3.3.7`` too. An engine that is
+    an image knows its release. Raises LaunchError (USAGE) for an engine, or a version, without a
+    profile.
     """
     engine = engine.replace("@v", "@")
     name, _, version = engine.partition("@")

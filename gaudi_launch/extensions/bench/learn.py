@@ -180,7 +180,7 @@ def _of_vllm(path: Path, text: str, service: str) -> Iterable[Figure]:
 
 
 def _reports(path: Path, text: str) -> list[Mapping[str, Any]]:
-    """Return the result of a file, or that of each of its lines. Raises LaunchError (USAGE)."""
+    """Return the results of a file: one, or one a line. Raises LaunchError."""
     try:
         return [mapping(parse_json(text, as_engine=True))]
     except ValueError:

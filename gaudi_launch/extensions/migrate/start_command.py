@@ -1,4 +1,4 @@
-"""Read an engine's command as users have it: plain, in docker, in a file of containers.
+"""Read an engine's command as users have it: plain, in docker, in a file.
 
 Nothing is run. A shell variable is replaced where its value is known.
 """
@@ -214,7 +214,7 @@ def read_start(words: Sequence[str], known: Mapping[str, str]) -> StartCommand |
 
 
 def read_compose(document: Any, known: Mapping[str, str]) -> StartCommand | None:
-    """Return the first engine of a compose file or a Kubernetes manifest; others are unread."""
+    """Return the first engine of a compose file or a manifest; others are unread."""
     kind, services = "services", mapping(mapping(document).get("services"))
     if not services:
         kind, services = "containers", dict(_containers(document))
