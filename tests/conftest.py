@@ -24,6 +24,7 @@ from gaudi_launch.core.base import messages
 from gaudi_launch.core.services import addresses
 from tests.support import durations
 from tests.support.every_case import EVERY_CASE, examples
+from tests.support.huge_pages import use_huge_pages
 from tests.support.processes import free_port, pids, trivial_python, write_quick_python
 from tests.support.turns import alone
 from tests.support.users import current_folder, no_programs, own_folders, plain_english
@@ -174,6 +175,7 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 def pytest_collection_finish() -> None:
     """Leave what was collected out of the search for garbage: it stays until the end."""
     gc.freeze()
+    use_huge_pages()
 
 
 @pytest.hookimpl(trylast=True)
