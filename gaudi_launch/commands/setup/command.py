@@ -168,7 +168,7 @@ def _gaudi(
 ) -> None:
     """Set up an engine for Gaudi: in a virtual environment or an image."""
     release = needed_release(engine)
-    if place is None:
+    if not place:
         # a virtual environment takes its PyTorch from this image
         place = "docker" if release.bare_image is None else "venv"
     if place not in environment.PLACES:

@@ -147,12 +147,11 @@ def _recorded_limits(plan: Mapping[str, Any], found: RecordedSetup) -> EngineLim
 
     blocks = plan.get("num_blocks")
     length = number(_LENGTHS, found.model.max_position_embeddings or _LONGEST)
-    budget = number(_TOKENS, length)
     return as_limits(
         {
             "max_num_seqs": number(_SEQS, _MOST),
             "max_model_len": length,
-            "max_num_batched_tokens": budget,
+            "max_num_batched_tokens": number(_TOKENS, length),
             "max_num_prefill_seqs": number(_PROMPTS, 1),
             "num_blocks": blocks if isinstance(blocks, int) and blocks > 0 else None,
             "mixed_steps": found.setup.engine == "v1",
@@ -173,7 +172,8 @@ def setup_of_record(plan: Mapping[str, Any]) -> RecordedSetup | None:
     shape = shape_of(model)
     if shape is None or dtype not in WEIGHT_BYTES or engine.needs_cards != bool(modules):
         return None
-    tokens = natural_number(_settings(plan).get(BATCHED_TOKENS, "")) or 0
+    settings = _settings(plan)
+    tokens = natural_number(settings.get(BATCHED_TOKENS, "")) or 0
     scheduling = engine.innermost.scheduling
     fused, gather = chosen_experts(model.model_type or model.name, scheduling)
     setup = Setup(
@@ -181,7 +181,7 @@ def setup_of_record(plan: Mapping[str, Any]) -> RecordedSetup | None:
         cards=len(modules or (0,)),
         math="fp8" if dtype == "fp8" else "bf16",
         weight_bytes=WEIGHT_BYTES[dtype],
-        kv_bytes=_kv_bytes(dtype, _settings(plan), cards=engine.needs_cards),
+        kv_bytes=_kv_bytes(dtype, settings, cards=engine.needs_cards),
         engine=scheduling,
         fused=fused,
         gather=gather,
