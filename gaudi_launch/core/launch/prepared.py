@@ -75,10 +75,10 @@ class Prepared:
             )
         differs = () if asked is None or asked.difference is None else (asked.difference,)
         # the plan's model may have another path, of the folder that a conversion will write
-        named = name_warning(self.request.model, self.model)
+        name, known = self.request.model, self.model
         if self.provision is not None:
-            named = name_warning(self.provision.facts.model, self.provision.known)
-        made = replace(made, warnings=(*named, *made.warnings, *differs))
+            name, known = self.provision.facts.model, self.provision.known
+        made = replace(made, warnings=(*name_warning(name, known), *made.warnings, *differs))
         if not registry.is_decided(self.request.engine, self.installed):
             python = self.installed.python if self.installed else "PATH"
             assumed = message("plan.no_engine", python=python, engine=made.engine.exact)

@@ -50,8 +50,7 @@ def why(log: str | None, exit_status: int | None) -> Explanation:
         service = chosen.resolve(log)
     except LaunchError as error:
         # one that is more likely a file than a service
-        is_path = "/" in log or log.endswith((".log", ".txt"))
-        if error.id != "services.unknown" or not is_path:
+        if error.id != "services.unknown" or not ("/" in log or log.endswith((".log", ".txt"))):
             raise
         return _with_drift(explain.explain_log(path, exit_status))
     return _of_service(service, exit_status)

@@ -166,9 +166,10 @@ def _of_saved(
             )
         elif not given and not (name in demands and given_demand):
             changes[name] = before
-    ready = (each for each in registry.services() if each.phase == "ready")
-    service = next((each.name for each in ready if each.url == saved.url), saved.url)
-    return words or (service,), replace(options, **changes), tuple(differences)
+    if not words:
+        ready = (each for each in registry.services() if each.phase == "ready")
+        words = (next((each.name for each in ready if each.url == saved.url), saved.url),)
+    return words, replace(options, **changes), tuple(differences)
 
 
 def _choose(options: BenchOptions, found: Target) -> tuple[str, str]:

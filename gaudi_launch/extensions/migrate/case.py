@@ -187,7 +187,7 @@ _MODEL = ("--model", "--model-id", "--model-tag")
 def _engine_start(words: list[str]) -> StartCommand | None:
     """Return the start command of an engine in a text or a file."""
     known = dict(os.environ)
-    text = " ".join(words).removeprefix("bash ")
+    text = "".join(words[-1:]).removeprefix("bash ") if words[:-1] in ([], ["bash"]) else ""
     try:
         if text.endswith((".sh", ".yml", ".yaml")) and Path(text).is_file():
             text = Path(text).read_text(encoding="utf-8")
