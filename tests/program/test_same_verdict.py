@@ -151,9 +151,7 @@ def occupied(port: int, how: str, cards: str) -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         stack.enter_context(reserve(modules, machine_root()))
         if how == "taken":
-            listener = stack.enter_context(socket.socket())
-            listener.bind(("127.0.0.1", port))
-            listener.listen()
+            stack.enter_context(socket.create_server(("127.0.0.1", port)))
         elif how == "reserved":
             stack.enter_context(reserve_address("127.0.0.1", port, "other", machine_root()))
         yield

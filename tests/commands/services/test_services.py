@@ -283,12 +283,9 @@ def test_a_service_without_p_takes_the_next_free_port_and_keeps_it(
         return user.call(*words, "--python", str(user.python))
 
     with contextlib.ExitStack() as stack:
-        listener = stack.enter_context(socket.socket())
         # another program may use it
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         with contextlib.suppress(OSError):
-            listener.bind(("127.0.0.1", 30001))
-            listener.listen()
+            stack.enter_context(socket.create_server(("127.0.0.1", 30001)))
         code, _, err = serve()
         assert code == 0 and err.startswith("Port 30001 is in use; this service takes port "), err
         port = int(user.services()[0]["url"].rpartition(":")[2])
@@ -296,14 +293,11 @@ def test_a_service_without_p_takes_the_next_free_port_and_keeps_it(
         code, _, err = serve()
         assert code == 2 and "is already running" in err
         assert user.call("stop", "a")[0] == 0
-        listener.close()
+        stack.close()
         assert serve()[0] == 0
         assert user.services()[0]["url"].endswith(f":{port}")
         assert user.call("stop", "a")[0] == 0
-        other = stack.enter_context(socket.socket())
-        other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        other.bind(("127.0.0.1", port))
-        other.listen()
+        stack.enter_context(socket.create_server(("127.0.0.1", port)))
         code, _, err = serve()
         assert code == 3 and f"Port {port} is in use" in err
 

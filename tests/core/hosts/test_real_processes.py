@@ -410,37 +410,37 @@ def test_this_machine_is_asked_by_this_program(no_programs: None) -> None:
     assert document["schema"] == 1 and "host" in document
 
 
-def guards(root: Path) -> list[int]:
-    """Return the guards that run on a host."""
-    found = []
-    for path in root.rglob("service.json"):
-        found.append(int(json.loads(path.read_text()).get("guard", 0)))
-    return [pid for pid in found if pid and _session(pid) == pid]
+def guard(root: Path) -> int:
+    """Return the guard that runs on a host, as soon as it leads its session."""
+    (path,) = root.rglob("service.json")
+    pid = int(json.loads(path.read_text())["guard"])
+    wait_until(lambda: _session(pid) == pid)
+    return pid
 
 
 def test_a_host_that_lost_the_launcher_ends_what_it_began(tmp_path: Path) -> None:
     answer = ssh.begin(step("a", "sleep", "300"), "c/a", {}, settle=0.1, lease=4.0)
-    (guard,) = guards(tmp_path / "a")
+    pid = guard(tmp_path / "a")
     # every question renews the lease
     for _ in range(12):
         time.sleep(0.5)
         assert living("a") == answer["pid"]
-    wait_until(lambda: _session(guard) is None)
+    wait_until(lambda: _session(pid) is None)
     assert (_session(answer["pid"]), living("a")) == (None, None)
     assert [path.name for path in (tmp_path / "a").rglob("*") if path.is_file()] == ["service.log"]
 
 
 def test_what_is_released_or_stopped_has_no_guard(tmp_path: Path) -> None:
     answer = ssh.begin(step("a", "sleep", "300"), "c/a", {}, settle=0.1, lease=20.0)
-    (guard,) = guards(tmp_path / "a")
+    pid = guard(tmp_path / "a")
     for _ in range(2):
         ssh.ask(member("a"), {"do": "release", "folder": "c/a"}, 20)
-    wait_until(lambda: _session(guard) is None)
+    wait_until(lambda: _session(pid) is None)
     assert living("a") == answer["pid"]
     ssh.begin(step("b", "sleep", "300"), "c/b", {}, settle=0.1, lease=60.0)
-    (guard,) = guards(tmp_path / "b")
+    pid = guard(tmp_path / "b")
     assert lifecycle.down([member("a"), member("b")], "c", QUICK) == {
         ("a", "service"): None,
         ("b", "service"): None,
     }
-    wait_until(lambda: _session(guard) is None)
+    wait_until(lambda: _session(pid) is None)

@@ -26,10 +26,7 @@ __all__ = ["free_port"]
 
 LISTEN = """
 import socket, sys, time
-listening = socket.socket()
-listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-listening.bind((sys.argv[1], int(sys.argv[2])))
-listening.listen()
+listening = socket.create_server((sys.argv[1], int(sys.argv[2])))
 print("listens", flush=True)
 time.sleep(600)
 """

@@ -167,9 +167,7 @@ def test_nobody_there_and_nobody_who_speaks_http() -> None:
 
 def test_ports() -> None:
     port = unused_port()
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", port))
-        taken.listen()
+    with socket.create_server(("127.0.0.1", port)):
         assert not port_free("127.0.0.1", port)
         assert "python" in holder(port) or "pytest" in holder(port)
     assert port_free("127.0.0.1", port)

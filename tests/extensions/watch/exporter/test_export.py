@@ -160,9 +160,7 @@ def test_a_scrape_tells_services_and_cards(free_port: int) -> None:
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=GENEROUS)
     assert process.returncode == 130 and "Traceback" not in err
-    with socket.socket() as again:
-        again.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        again.bind(("127.0.0.1", free_port))
+    socket.create_server(("127.0.0.1", free_port)).close()
 
 
 @dataclass
