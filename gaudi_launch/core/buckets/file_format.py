@@ -12,6 +12,7 @@ import ast
 import itertools
 import math
 import re
+from functools import lru_cache
 from typing import Any
 
 from gaudi_launch.core.buckets.algorithms.context_ladder import (
@@ -72,7 +73,9 @@ def file_model(env: Env, args: Arguments, rules: LadderRules = _NEWEST) -> Engin
     return assemble(flags, args, rows_of(kept), decode_rows)
 
 
-def read(text: str, *, skips: bool = False) -> tuple[list[Entry], list[Entry]]:
+# a plan reads the file that it writes three times
+@lru_cache(maxsize=8)
+def read(text: str, *, skips: bool = False) -> tuple[tuple[Entry, ...], tuple[Entry, ...]]:
     """Return (prompt, decode) entries of a bucket file, products written out.
 
     Raises BucketError on an unreadable line, unless the release ``skips`` those.
@@ -91,7 +94,7 @@ def read(text: str, *, skips: bool = False) -> tuple[list[Entry], list[Entry]]:
         for batch, query, context in itertools.product(*columns):
             entry = (int(batch), int(query), int(context))
             (decodes if entry[1] == 1 else prompts).append(entry)
-    return sorted(prompts), sorted(decodes)
+    return tuple(sorted(prompts)), tuple(sorted(decodes))
 
 
 def _columns(line: str, *, skips: bool) -> list[list[Any]]:

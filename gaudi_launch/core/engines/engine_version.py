@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -132,6 +133,7 @@ def facts_in(file: Path) -> Any:
     return read_json(file)
 
 
+@lru_cache(maxsize=1024)
 def version_numbers(version: str) -> tuple[int, ...]:
     """Return the numbers of a version, to compare releases by."""
     return tuple(int(part) for part in re.findall(r"\d+", version))
