@@ -66,7 +66,7 @@ def _facts(checked: CheckedPlan, speed: SpeedEstimate | None) -> Iterator[tuple[
     yield "plan.word_url", made.url
     yield from _warmup_facts(made)
     if speed is not None:
-        yield "plan.word_speed", summary(speed)
+        yield "plan.word_speed", summary(speed.outcome)
     if made.cache:
         state = text(f"plan.cache_{made.cache['state']}")
         found = text("common.pair", label=state, value=made.cache["because"])

@@ -50,8 +50,9 @@ def plan(
         saved_plan.write(save, options, made, goal=goal, traffic=traffic)
     if as_json:
         steps = [step.to_json() for step in prepared.steps]
+        figures = mapped(lambda one: speed_json(one.outcome), speed)
         left = {"verdict": checked.verdict, "todo": [each.to_json() for each in checked.todo]}
-        emit_json({**made.to_json(), **left, "steps": steps, "speed": speed_json(speed)})
+        emit_json({**made.to_json(), **left, "steps": steps, "speed": figures})
     else:
         from gaudi_launch.commands.plan.all_view import show_all
         from gaudi_launch.commands.plan.view import show

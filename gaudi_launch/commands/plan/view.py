@@ -99,7 +99,7 @@ def _facts(checked: CheckedPlan, speed: SpeedEstimate | None, out: Console) -> l
     if made.placement.modules:
         row("plan.word_start", _start_time(made))
     if speed is not None:
-        row("plan.word_speed", summary(speed))
+        row("plan.word_speed", summary(speed.outcome))
     for number, each in enumerate(checked.todo):
         # without a command the sentences say what to do
         what = str(first_sentence(each.what.render())) if each.command else each.what.render()

@@ -4,52 +4,38 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
+from gaudi_launch.core.base import codec
 from gaudi_launch.core.base.errors import LaunchError
-from gaudi_launch.core.base.json_values import array, mapping
 from gaudi_launch.core.base.messages import Message
 from gaudi_launch.core.base.optional import mapped
-from gaudi_launch.core.engines import registry
-from gaudi_launch.core.host.accelerators import Accelerator, accelerator_of, accelerators
-from gaudi_launch.core.host.files import natural_number
-from gaudi_launch.core.launch.machine import own_accelerator
+from gaudi_launch.core.host.accelerators import accelerator_of
 from gaudi_launch.core.launch.prepared import Prepared
 from gaudi_launch.core.models.model import Model
-from gaudi_launch.core.models.sizing import WEIGHT_BYTES
-from gaudi_launch.core.planning.engine import Context, Engine
-from gaudi_launch.core.planning.known_model import known_model
+from gaudi_launch.core.planning.engine import Context
 from gaudi_launch.core.planning.plan import Plan
 from gaudi_launch.core.planning.speed import load_in, setup_in
-from gaudi_launch.core.predict.experts import chosen_experts
-from gaudi_launch.core.predict.learned import read_learned
-from gaudi_launch.core.predict.limits import EngineLimits, as_limits
+from gaudi_launch.core.predict.learned import learned_for
+from gaudi_launch.core.predict.limits import EngineLimits
 from gaudi_launch.core.predict.load import Load
-from gaudi_launch.core.predict.scaling import generation_of, speed_of
-from gaudi_launch.core.predict.shape import Shape, shape_of
+from gaudi_launch.core.predict.scaling import speed_of
+from gaudi_launch.core.predict.shape import Shape
 from gaudi_launch.core.predict.simulate import Outcome, ServedSetup, simulate
-from gaudi_launch.core.predict.step_model import Setup
+from gaudi_launch.core.predict.step_model import PROCESSOR, Setup
 
 _log = logging.getLogger(__name__)
-# the option of a recorded plan that names the tokens of a step
-BATCHED_TOKENS = "--max-num-batched-tokens"
-
-# of a service whose record does not state them
-_LONGEST, _MOST = 1 << 20, 256
-# the settings of vLLM, of its fork and plugin, and of TGI that limit a step
-_SEQS = ("--max-num-seqs", "--max-batch-size")
-_PROMPTS = ("VLLM_PROMPT_BS_BUCKET_MAX", "--max-num-prefill-seqs", "--max-batch-size")
-_LENGTHS = ("--max-model-len", "--max-total-tokens")
-_TOKENS = (BATCHED_TOKENS, "--max-batch-prefill-tokens")
+# the key of a record's setup
+SETUP = "setup"
 
 
 @dataclass(frozen=True)
 class SpeedEstimate:
     """Speed of a launch under a load.
 
-    ``hardware`` is the product, or "cpu". ``engine`` is "" for a batch without a server, ``plan``
-    None for a service and for a batch.
+    ``hardware`` is the product, or "cpu". A batch without a server has no ``plan``, and "" for
+    ``engine``.
     """
 
     model: Model
@@ -64,8 +50,7 @@ class SpeedEstimate:
 def of_plan(prepared: Prepared, made: Plan) -> SpeedEstimate | None:
     """Return the prediction for a plan with as many clients as it serves.
 
-    Lengths are those of its ranges, or typical ones. Return None for an engine without cards,
-    one that contains another, or pooling models, and where sizes are unknown.
+    Lengths are those of its ranges, or typical ones. Return None where `setup_of` does.
     """
     setup = setup_of(prepared, made)
     if setup is None:
@@ -75,7 +60,20 @@ def of_plan(prepared: Prepared, made: Plan) -> SpeedEstimate | None:
 
 def setup_of(prepared: Prepared, made: Plan) -> ServedSetup | None:
     """Return what a plan serves with; None where its speed is not known."""
-    return setup_in(context_of(prepared, made), prepared.engine, made.settings, made.num_blocks)
+    context = context_of(prepared, made)
+    return known(setup_in(context, prepared.engine, made.settings, made.num_blocks))
+
+
+def known(setup: ServedSetup | None) -> ServedSetup | None:
+    """Return the setup; None for a processor whose speed was not learned."""
+    if setup is None or not is_processor(setup) or learned_for(PROCESSOR) is not None:
+        return setup
+    return None
+
+
+def is_processor(setup: ServedSetup) -> bool:
+    """Return True for an engine without cards."""
+    return setup.speed.setup.generation == PROCESSOR
 
 
 def context_of(prepared: Prepared, made: Plan) -> Context:
@@ -95,151 +93,74 @@ def outcome_of(
     """Return the speed under a load; ``made`` None for a batch without a server."""
     outcome = simulate(setup, load)
     product = accelerator_of(prepared.host)
-    if outcome is None or product is None:
+    if outcome is None:
         return None
+    hardware: str = PROCESSOR
+    if not is_processor(setup):
+        assert product is not None, "its speed is known"
+        hardware = product.id
     label = prepared.engine.identity.label if made is not None else ""
-    dtype = setup.dtype
-    return SpeedEstimate(prepared.model, product.id, dtype, label, outcome, made, notes)
+    return SpeedEstimate(prepared.model, hardware, setup.dtype, label, outcome, made, notes)
 
 
 @dataclass(frozen=True)
 class RecordedSetup:
-    """The hardware and the model of a service, by its recorded plan."""
+    """What a service serves with, by the names of its engine and model.
 
-    model: Model
-    shape: Shape
-    accelerator: Accelerator | None
-    setup: Setup
-    dtype: str
+    ``dtype`` and ``measured`` as in `ServedSetup`.
+    """
+
     engine: str
+    model: str
+    dtype: str
+    limits: EngineLimits
+    setup: Setup
+    shape: Shape
+    measured: bool
+
+    @property
+    def served(self) -> ServedSetup:
+        """Return the setup as it is simulated."""
+        speed = speed_of(self.setup, self.shape)
+        return ServedSetup(self.limits, speed, self.dtype, self.measured)
 
 
-def of_record(plan: Mapping[str, Any], load: Load) -> SpeedEstimate | None:
-    """Return the prediction of ``load`` for a service, by its recorded plan.
+def record_of(prepared: Prepared, made: Plan) -> dict[str, Any]:
+    """Return the record of a service: its plan, and the setup that it is predicted for.
 
-    The record is that of ``plan --json``. Return None where it is incomplete, and for an engine
-    without cards whose speed was not learned.
+    Simulated cards have none: their speed is the model's own, not one of this machine's cards.
     """
-    found = setup_of_record(plan)
-    if found is None:
-        return None
-    learned = read_learned()
-    measured = learned is not None and found.setup.generation in learned.generations
-    if found.setup.generation == "cpu" and not measured:
-        return None
-    setup = ServedSetup(
-        _recorded_limits(plan, found), speed_of(found.setup, found.shape), found.dtype
+    engine, model = prepared.engine, prepared.model
+    context = context_of(prepared, made)
+    found = setup_in(context, engine, made.settings, made.num_blocks)
+    if found is None or engine.identity.simulated:
+        return made.to_json()
+    recorded = RecordedSetup(
+        engine=engine.identity.label,
+        model=model.name,
+        dtype=found.dtype,
+        limits=found.limits,
+        setup=found.speed.setup,
+        shape=found.speed.shape,
+        measured=found.measured and found.speed.measured,
     )
-    outcome = simulate(setup, load)
-    if outcome is None:
-        return None
-    hardware = mapped(lambda one: one.id, found.accelerator) or "cpu"
-    return SpeedEstimate(found.model, hardware, found.dtype, found.engine, outcome)
+    return {**made.to_json(), SETUP: codec.write(recorded)}
 
 
-def _recorded_limits(plan: Mapping[str, Any], found: RecordedSetup) -> EngineLimits:
-    """Return the limits of a service; those that its record lacks are wide."""
-    values = _settings(plan)
+def of_record(record: Mapping[str, Any], load: Load) -> Outcome | None:
+    """Return the prediction of ``load`` for a service, by its record.
 
-    def number(names: tuple[str, ...], usual: int) -> int:
-        stated = (values.get(name, "") for name in names)
-        return next((int(text) for text in stated if text.isdecimal() and int(text)), usual)
-
-    blocks = plan.get("num_blocks")
-    length = number(_LENGTHS, found.model.max_position_embeddings or _LONGEST)
-    return as_limits(
-        {
-            "max_num_seqs": number(_SEQS, _MOST),
-            "max_model_len": length,
-            "max_num_batched_tokens": number(_TOKENS, length),
-            "max_num_prefill_seqs": number(_PROMPTS, 1),
-            "num_blocks": blocks if isinstance(blocks, int) and blocks > 0 else None,
-            "mixed_steps": found.setup.engine == "v1",
-        }
-    )
-
-
-def setup_of_record(plan: Mapping[str, Any]) -> RecordedSetup | None:
-    """Return the setup of a service of this machine.
-
-    None where its record is incomplete.
+    Return None where the record has no setup, and for an engine without cards whose speed was not
+    learned.
     """
-    known = _recorded_model(plan)
-    if known is None:
-        return None
-    model, engine = known
-    modules, dtype = plan.get("modules"), str(plan.get("dtype"))
-    shape = shape_of(model)
-    if shape is None or dtype not in WEIGHT_BYTES or engine.needs_cards != bool(modules):
-        return None
-    settings = _settings(plan)
-    tokens = natural_number(settings.get(BATCHED_TOKENS, "")) or 0
-    scheduling = engine.innermost.scheduling
-    fused, gather = chosen_experts(model.model_type or model.name, scheduling)
-    setup = Setup(
-        generation="cpu",
-        cards=len(modules or (0,)),
-        math="fp8" if dtype == "fp8" else "bf16",
-        weight_bytes=WEIGHT_BYTES[dtype],
-        kv_bytes=_kv_bytes(dtype, settings, cards=engine.needs_cards),
-        engine=scheduling,
-        fused=fused,
-        gather=gather,
-        prompt_tokens=tokens,
-    )
-    product = None
-    if engine.needs_cards:
-        product = accelerators()[own_accelerator()]
-        if not product.id.startswith(("gaudi2", "gaudi3")):
-            return None
-        setup = replace(
-            setup,
-            generation=generation_of(product),
-            prompt_tokens=0,
-        )
-    return RecordedSetup(model, shape, product, setup, dtype, engine.identity.label)
+    found = known(mapped(lambda one: one.served, setup_of_record(record)))
+    return None if found is None else simulate(found, load)
 
 
-def _recorded_model(plan: Mapping[str, Any]) -> tuple[Model, Engine] | None:
-    """Return the model and the engine of a record; None where they are not known."""
-    identity, facts = plan.get("engine"), plan.get("model")
-    if not (isinstance(identity, Mapping) and isinstance(facts, Mapping)):
-        return None
-    if identity.get("simulated"):
-        # its speed is the model's own: neither a measurement nor of this machine's cards
-        return None
+def setup_of_record(record: Mapping[str, Any]) -> RecordedSetup | None:
+    """Return what a service serves with; None where its record does not have it."""
     try:
-        return known_model(str(facts.get("path")), must_exist=False), _recorded_engine(identity)
-    except LaunchError as error:
-        _log.debug("no prediction for the recorded model: %s", error)
+        return codec.read(RecordedSetup, record.get(SETUP))
+    except (codec.BadRecord, LaunchError) as error:
+        _log.debug("the record has no setup: %s", error)
         return None
-
-
-def _recorded_engine(identity: Mapping[str, Any]) -> Engine:
-    """Return the engine of a record. Raises LaunchError for an unknown one."""
-    name = str(identity.get("name"))
-    try:
-        return registry.find(f"{name}@{identity.get('version')}")
-    except LaunchError as error:
-        # an engine that has one version only is found by its name
-        _log.debug("the recorded engine has no such version: %s", error)
-        return registry.find(name)
-
-
-def _kv_bytes(dtype: str, settings: Mapping[str, str], *, cards: bool) -> float:
-    """Return the bytes of an element of the KV cache.
-
-    An engine without cards keeps the weights' type. A file of measurements may name another one.
-    """
-    is_wide = settings.get("--kv-cache-dtype") == "auto" and "QUANT_CONFIG" not in settings
-    if dtype == "fp8" and not is_wide:
-        return 1.0
-    return 2.0 if cards else WEIGHT_BYTES[dtype]
-
-
-def _settings(plan: Mapping[str, Any]) -> dict[str, str]:
-    """Return the values of a recorded plan by name."""
-    return {
-        str(each.get("name")): str(each.get("value"))
-        for each in map(mapping, array(plan.get("settings")))
-    }

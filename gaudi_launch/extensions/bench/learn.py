@@ -220,7 +220,7 @@ def _measurement(
         statistic="mean",
         harness=recorded.engine,
         software="",
-        model=recorded.model.name,
+        model=recorded.model,
         setup=recorded.setup,
         shape=recorded.shape,
         input=round(float(lengths[0]), 3),
@@ -318,7 +318,7 @@ def _remember_warmup(text: str, setup: RecordedSetup) -> None:
         return
     file = state_dir() / warmup_time.FILE_NAME
     found = warmup_time.Measured(
-        setup.engine, setup.model.name, setup.setup.cards, setup.dtype, graphs, float(seconds)
+        setup.engine, setup.model, setup.setup.cards, setup.dtype, graphs, float(seconds)
     )
     if found not in warmup_time.read_measured(file):
         with best_effort(_log, "record the warm-up of a log", OSError):
