@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from gaudi_launch.core.launch.prediction import RecordedSetup, of_record
 from gaudi_launch.core.predict.learned import read_learned, state_file
 from gaudi_launch.core.predict.load import from_ranges
 from gaudi_launch.core.predict.shape import Shape
+from gaudi_launch.core.predict.simulate import predicted_value
 from gaudi_launch.core.predict.step_model import Setup
 from gaudi_launch.core.services.endpoint import Target
 from gaudi_launch.core.services.state import store
@@ -102,6 +104,18 @@ def test_a_run_keeps_the_setup_of_its_server(plan: dict[str, Any], tmp_path: Pat
     facts = server_facts(Target("http://a:1", plan={**plan, "settings": []}), "demo")
     found = read_result(Path(bench(tmp_path / "run.json", facts["plan"])), "")
     assert {(each.setup, each.shape) for each in found.measurements} == {(SETUP.setup, SETUP.shape)}
+
+
+@pytest.mark.parametrize("tokens", [256, 2048])
+def test_a_run_is_predicted_as_its_server(tokens: int, tmp_path: Path) -> None:
+    served = limits(mixed_steps=True, max_num_batched_tokens=tokens)
+    recorded = replace(SETUP, limits=served, setup=Setup("gaudi2", 1, "bf16", 2.0, 2.0, "v1"))
+    record = {"engine": {}, "setup": codec.write(recorded)}
+    found = read_result(Path(bench(tmp_path / "run.json", record)), "").measurements[-1]
+    sent = replace(from_ranges((100, 100), (50, 50), 16), clients=8, recorded=True)
+    expected = of_record(record, sent)
+    assert expected is not None and found.measure == "throughput"
+    assert predicted_value(found) == pytest.approx(expected.tokens, rel=1e-9)
 
 
 def service(plan: dict[str, Any], log: Path) -> None:
