@@ -11,9 +11,9 @@ if TYPE_CHECKING:
 
     from gaudi_launch.cli.views.download import DownloadView
     from gaudi_launch.core.launch import report
-    from gaudi_launch.core.launch.prediction import SpeedEstimate
     from gaudi_launch.core.models.hub.download import PullProgress
     from gaudi_launch.core.planning.plan import Plan
+    from gaudi_launch.core.predict.simulate import Outcome
     from gaudi_launch.core.services.state.registry import ServiceRecord
 
 
@@ -42,7 +42,7 @@ class Terminal:
         console.console(stderr=True).print(shard)
 
     def screen(
-        self, plan: Plan, speed: SpeedEstimate | None, log: Path, *, quiet: bool
+        self, plan: Plan, speed: Outcome | None, log: Path, *, quiet: bool
     ) -> report.LaunchDisplay:
         from gaudi_launch.cli.views.serve import Screen
 

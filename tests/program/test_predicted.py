@@ -27,7 +27,7 @@ def test_bench_prints_the_prediction_next_to_its_figures(
     made, prepared = route.plan(LLAMA)
     found = of_plan(prepared, made)
     assert found is not None
-    report = BenchReport(RUN, Path("/tmp/run.json"), found.outcome)
+    report = BenchReport(RUN, Path("/tmp/run.json"), found)
     bench.show_report(report, False)
     shown = capsys.readouterr()
     assert "TPOT" in shown.out + shown.err
@@ -35,7 +35,7 @@ def test_bench_prints_the_prediction_next_to_its_figures(
     document = json.loads(capsys.readouterr().out)
     assert (
         document["predicted"]["tpot_seconds"]["expected"]
-        == found.outcome.time(found.outcome.tpot).to_json()["expected"]
+        == found.time(found.tpot).to_json()["expected"]
     )
     bench.show_report(replace(report, predicted=None), True)
     assert "predicted" not in json.loads(capsys.readouterr().out)

@@ -18,10 +18,10 @@ from gaudi_launch.cli.views.speed import (
 from gaudi_launch.core.base.messages import text
 from gaudi_launch.core.base.optional import mapped
 from gaudi_launch.core.launch.command_line import serve_command
+from gaudi_launch.core.launch.prediction import of_figure
 from gaudi_launch.core.predict.evidence import Band
 from gaudi_launch.core.predict.learned import values
 from gaudi_launch.core.predict.published import Kind, scored
-from gaudi_launch.core.predict.simulate import predicted_value
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -121,7 +121,7 @@ def _parts(parts: Parts) -> dict[str, float]:
 
 def _point(figure: Figure) -> dict[str, Any]:
     """Return a measured figure and what the model gives for its load."""
-    predicted = predicted_value(figure)
+    predicted = of_figure(figure)
     return {
         "source": figure.source,
         "software": figure.software,
@@ -297,7 +297,7 @@ def _fit_line(evidence: Evidence) -> str:
 
 def _figure_line(figure: Figure) -> str:
     """Return a measured figure with the model's value for its load."""
-    predicted = predicted_value(figure)
+    predicted = of_figure(figure)
     unit, factor = "tokens/s", 1.0
     if figure.measure != "throughput":
         unit, factor = f"ms {figure.measure.upper()}", 1000.0

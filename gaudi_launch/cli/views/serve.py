@@ -18,8 +18,8 @@ from gaudi_launch.core.base.messages import text
 from gaudi_launch.core.services.server_answers import POOLED, pooled_question
 
 if TYPE_CHECKING:
-    from gaudi_launch.core.launch.prediction import SpeedEstimate
     from gaudi_launch.core.planning.plan import Plan
+    from gaudi_launch.core.predict.simulate import Outcome
     from gaudi_launch.core.services.log.follow import Facts, LaunchProgress
     from gaudi_launch.core.services.probe import Readiness
 
@@ -30,7 +30,7 @@ class Screen:
     ``speed`` is the prediction that ``plan`` prints.
     """
 
-    def __init__(self, plan: Plan, speed: SpeedEstimate | None, log: str, quiet: bool) -> None:
+    def __init__(self, plan: Plan, speed: Outcome | None, log: str, quiet: bool) -> None:
         self._plan = plan
         self._speed = speed
         self._log = log
@@ -55,7 +55,7 @@ class Screen:
         if self._speed is not None:
             from gaudi_launch.cli.views.speed import summary
 
-            speed = text("estimate.predicted", what=summary(self._speed.outcome))
+            speed = text("estimate.predicted", what=summary(self._speed))
             self._bar.note(f"  {speed}")
         for warning in plan.warnings:
             self._bar.note(f"  {text('plan.warning', what=warning.render())}")

@@ -42,8 +42,10 @@ def _times(band: Band, factor: float) -> Band:
     return Band(band.low * factor, band.expected * factor, band.high * factor)
 
 
-def speed_json(made: Outcome) -> dict[str, Any]:
+def speed_json(made: Outcome | None) -> dict[str, Any] | None:
     """Return the prediction as ``plan --json`` has it."""
+    if made is None:
+        return None
     return {**figures_json(made), "near": made.evidence.near}
 
 

@@ -46,13 +46,12 @@ def plan(
     speed = of_plan(prepared, made)
     if save is not None:
         goal = BALANCED if made.placement.choice is not None else ""
-        traffic = saved_plan.traffic_of(options, mapped(lambda each: each.outcome.load, speed))
+        traffic = saved_plan.traffic_of(options, mapped(lambda each: each.load, speed))
         saved_plan.write(save, options, made, goal=goal, traffic=traffic)
     if as_json:
         steps = [step.to_json() for step in prepared.steps]
-        figures = mapped(lambda one: speed_json(one.outcome), speed)
         left = {"verdict": checked.verdict, "todo": [each.to_json() for each in checked.todo]}
-        emit_json({**made.to_json(), **left, "steps": steps, "speed": figures})
+        emit_json({**made.to_json(), **left, "steps": steps, "speed": speed_json(speed)})
     else:
         from gaudi_launch.commands.plan.all_view import show_all
         from gaudi_launch.commands.plan.view import show

@@ -1,10 +1,10 @@
-"""Predict speed: of a launch by its plan, of a service by its record."""
+"""Predict speed: of a launch by its plan, a service by its record, a figure by its run."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from gaudi_launch.core.base import codec
@@ -14,20 +14,25 @@ from gaudi_launch.core.base.optional import mapped
 from gaudi_launch.core.host.accelerators import accelerator_of
 from gaudi_launch.core.launch.prepared import Prepared
 from gaudi_launch.core.models.model import Model
+from gaudi_launch.core.models.sizing import WEIGHT_BYTES
 from gaudi_launch.core.planning.engine import Context
 from gaudi_launch.core.planning.plan import Plan
-from gaudi_launch.core.planning.speed import load_in, setup_in
+from gaudi_launch.core.planning.speed import load_in, scheduled_in, setup_in
+from gaudi_launch.core.predict.experts import chosen_experts
 from gaudi_launch.core.predict.learned import learned_for
-from gaudi_launch.core.predict.limits import EngineLimits
-from gaudi_launch.core.predict.load import Load
+from gaudi_launch.core.predict.limits import EngineLimits, as_limits
+from gaudi_launch.core.predict.load import Load, from_ranges
+from gaudi_launch.core.predict.published import STEP_TOKENS, Figure
 from gaudi_launch.core.predict.scaling import speed_of
-from gaudi_launch.core.predict.shape import Shape
+from gaudi_launch.core.predict.shape import Shape, shape_of
 from gaudi_launch.core.predict.simulate import Outcome, ServedSetup, simulate
 from gaudi_launch.core.predict.step_model import PROCESSOR, Setup
 
 _log = logging.getLogger(__name__)
 # the key of a record's setup
 SETUP = "setup"
+# the percentile of each statistic of a figure that is none of a mean
+_PERCENTILES = {"median": 50, "p90": 90}
 
 
 @dataclass(frozen=True)
@@ -47,7 +52,7 @@ class SpeedEstimate:
     notes: tuple[Message, ...] = ()
 
 
-def of_plan(prepared: Prepared, made: Plan) -> SpeedEstimate | None:
+def of_plan(prepared: Prepared, made: Plan) -> Outcome | None:
     """Return the prediction for a plan with as many clients as it serves.
 
     Lengths are those of its ranges, or typical ones. Return None where `setup_of` does.
@@ -55,25 +60,37 @@ def of_plan(prepared: Prepared, made: Plan) -> SpeedEstimate | None:
     setup = setup_of(prepared, made)
     if setup is None:
         return None
-    return outcome_of(prepared, made, setup, load_in(context_of(prepared, made)), ())
+    return simulate(setup, load_in(context_of(prepared, made)))
 
 
 def setup_of(prepared: Prepared, made: Plan) -> ServedSetup | None:
     """Return what a plan serves with; None where its speed is not known."""
-    context = context_of(prepared, made)
-    return known(setup_in(context, prepared.engine, made.settings, made.num_blocks))
+    return _if_learned(_served(prepared, made))
 
 
-def known(setup: ServedSetup | None) -> ServedSetup | None:
+def _if_learned(setup: ServedSetup | None) -> ServedSetup | None:
     """Return the setup; None for a processor whose speed was not learned."""
-    if setup is None or not is_processor(setup) or learned_for(PROCESSOR) is not None:
+    if setup is None or setup.speed.setup.generation != PROCESSOR or learned_for(PROCESSOR):
         return setup
     return None
 
 
-def is_processor(setup: ServedSetup) -> bool:
-    """Return True for an engine without cards."""
-    return setup.speed.setup.generation == PROCESSOR
+def _served(prepared: Prepared, made: Plan) -> ServedSetup | None:
+    """Return `setup_in` of a plan, and of an engine on the processor.
+
+    The cache of the latter has the type of the weights.
+    """
+    engine, model, context = prepared.engine, prepared.model, context_of(prepared, made)
+    if engine.needs_cards:
+        return setup_in(context, engine, made.settings, made.num_blocks)
+    shape, each = shape_of(model), WEIGHT_BYTES.get(made.dtype)
+    if engine.inner is not None or shape is None or each is None:
+        return None
+    limits = scheduled_in(context, engine, made.settings, made.num_blocks)
+    fused, gather = chosen_experts(model.model_type or model.name, engine.scheduling)
+    tokens = limits.max_num_batched_tokens
+    setup = Setup(PROCESSOR, 1, "bf16", each, each, engine.scheduling, fused, tokens, gather=gather)
+    return ServedSetup(limits, speed_of(setup, shape), made.dtype)
 
 
 def context_of(prepared: Prepared, made: Plan) -> Context:
@@ -92,13 +109,10 @@ def outcome_of(
 ) -> SpeedEstimate | None:
     """Return the speed under a load; ``made`` None for a batch without a server."""
     outcome = simulate(setup, load)
-    product = accelerator_of(prepared.host)
     if outcome is None:
         return None
-    hardware: str = PROCESSOR
-    if not is_processor(setup):
-        assert product is not None, "its speed is known"
-        hardware = product.id
+    product = accelerator_of(prepared.host) if prepared.engine.needs_cards else None
+    hardware = mapped(lambda one: one.id, product) or PROCESSOR
     label = prepared.engine.identity.label if made is not None else ""
     return SpeedEstimate(prepared.model, hardware, setup.dtype, label, outcome, made, notes)
 
@@ -131,8 +145,7 @@ def record_of(prepared: Prepared, made: Plan) -> dict[str, Any]:
     Simulated cards have none: their speed is the model's own, not one of this machine's cards.
     """
     engine, model = prepared.engine, prepared.model
-    context = context_of(prepared, made)
-    found = setup_in(context, engine, made.settings, made.num_blocks)
+    found = _served(prepared, made)
     if found is None or engine.identity.simulated:
         return made.to_json()
     recorded = RecordedSetup(
@@ -153,7 +166,7 @@ def of_record(record: Mapping[str, Any], load: Load) -> Outcome | None:
     Return None where the record has no setup, and for an engine without cards whose speed was not
     learned.
     """
-    found = known(mapped(lambda one: one.served, setup_of_record(record)))
+    found = _if_learned(mapped(lambda one: one.served, setup_of_record(record)))
     return None if found is None else simulate(found, load)
 
 
@@ -164,3 +177,43 @@ def setup_of_record(record: Mapping[str, Any]) -> RecordedSetup | None:
     except (codec.BadRecord, LaunchError) as error:
         _log.debug("the record has no setup: %s", error)
         return None
+
+
+def of_figure(figure: Figure) -> float:
+    """Return what is simulated for the setup and the run of a figure, in its unit."""
+    outcome = simulate(*run_of(figure))
+    assert outcome is not None, "its limits are those of its requests"
+    if figure.measure == "throughput":
+        return outcome.tokens
+    if figure.statistic == "step":
+        return float(outcome.steps[1].total)
+    latency = {"ttft": outcome.ttft, "tpot": outcome.tpot}[figure.measure]
+    if figure.statistic in _PERCENTILES:
+        return latency.at(_PERCENTILES[figure.statistic])
+    return latency.mean
+
+
+def run_of(figure: Figure) -> tuple[ServedSetup, Load]:
+    """Return the setup of a figure, and all requests of its run."""
+    setup, batch = figure.setup, max(1, round(figure.batch))
+
+    def drawn(mean: float) -> tuple[int, int]:
+        return round(mean * (1 - figure.spread)), round(mean * (1 + figure.spread))
+
+    inputs, outputs = drawn(figure.input), drawn(figure.output)
+    load = from_ranges(inputs, outputs, max(batch, round(figure.requests)))
+    length = inputs[1] + outputs[1]
+    stated = setup.step_tokens or setup.prompt_tokens
+    limits = as_limits(
+        {
+            "max_num_seqs": batch,
+            "max_num_prefill_seqs": 1,
+            "max_num_batched_tokens": stated or max(STEP_TOKENS, length),
+            "max_model_len": length,
+            "mixed_steps": setup.engine == "v1",
+        }
+    )
+    served = ServedSetup(limits, speed_of(setup, figure.shape))
+    if setup.engine == "static":
+        return served, replace(load, batch=batch)
+    return served, replace(load, clients=batch, recorded=True)

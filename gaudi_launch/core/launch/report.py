@@ -13,9 +13,9 @@ from gaudi_launch.core.services.process.supervise import Watcher
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from gaudi_launch.core.launch.prediction import SpeedEstimate
     from gaudi_launch.core.models.hub.download import PullProgress as Download
     from gaudi_launch.core.planning.plan import Plan
+    from gaudi_launch.core.predict.simulate import Outcome
     from gaudi_launch.core.services.log.follow import LaunchProgress
     from gaudi_launch.core.services.probe import Readiness
     from gaudi_launch.core.services.state.registry import ServiceRecord
@@ -44,9 +44,7 @@ class Reporter(Protocol):
     def converted(self, shard: str) -> None:
         """Receive the name of a shard that was converted."""
 
-    def screen(
-        self, plan: Plan, speed: SpeedEstimate | None, log: Path, *, quiet: bool
-    ) -> LaunchDisplay:
+    def screen(self, plan: Plan, speed: Outcome | None, log: Path, *, quiet: bool) -> LaunchDisplay:
         """Return the display for the launch of this plan's engine, with its predicted speed."""
 
     def until_ready(self, name: str) -> ServiceRecord:
@@ -68,9 +66,7 @@ class Silent:
     def converted(self, shard: str) -> None:
         pass
 
-    def screen(
-        self, plan: Plan, speed: SpeedEstimate | None, log: Path, *, quiet: bool
-    ) -> LaunchDisplay:
+    def screen(self, plan: Plan, speed: Outcome | None, log: Path, *, quiet: bool) -> LaunchDisplay:
         return self
 
     def until_ready(self, name: str) -> ServiceRecord:

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 
 from gaudi_launch.core.host.accelerators import accelerator_of, accelerators
-from gaudi_launch.core.models.model import Model
 from gaudi_launch.core.models.sizing import WEIGHT_BYTES
 from gaudi_launch.core.planning.effects import speculative_options, unmodelled
 from gaudi_launch.core.planning.engine import Context, Engine
@@ -16,14 +15,11 @@ from gaudi_launch.core.planning.plan import Setting
 from gaudi_launch.core.planning.precision import runs_fp8, weight_type
 from gaudi_launch.core.planning.request import Request
 from gaudi_launch.core.predict.balance import TYPICAL_INPUT, TYPICAL_OUTPUT
-from gaudi_launch.core.predict.experts import chosen_experts
 from gaudi_launch.core.predict.limits import EngineLimits, as_limits
 from gaudi_launch.core.predict.load import Load, from_ranges
-from gaudi_launch.core.predict.scaling import speed_of, step_time
+from gaudi_launch.core.predict.scaling import step_time
 from gaudi_launch.core.predict.shape import shape_of
 from gaudi_launch.core.predict.simulate import ServedSetup
-from gaudi_launch.core.predict.step_model import PROCESSOR, Setup
-from gaudi_launch.core.predict.step_model import Engine as Scheduling
 from gaudi_launch.core.predict.step_time import StepTime
 
 NO_RANGES = Ranges()
@@ -53,13 +49,13 @@ def setup_in(
 ) -> ServedSetup | None:
     """Return the setup of these settings and KV blocks.
 
-    Return None for an engine that contains another, models that generate no text, products without
-    published figures, and where sizes, or what an option changes, are not known.
+    Return None for an engine without cards, one that contains another, models that generate no
+    text, products without published figures, and where sizes, or what an option changes, are not
+    known.
     """
     request, model = context.request, context.model
     product, cards = accelerator_of(context.host), context.placement.tensor
-    shape = shape_of(model)
-    if engine.inner is not None or shape is None:
+    if engine.inner is not None or shape_of(model) is None or product is None or not cards:
         return None
     # no published figure is of stages or copies
     if context.placement.parts > 1:
@@ -71,11 +67,7 @@ def setup_in(
     dtype = type_on_card(model, settings, engine, request.args, fp8=runs_fp8(request, model))
     if not engine.generates(model, request.args) or dtype not in WEIGHT_BYTES:
         return None
-    if not engine.needs_cards:
-        limits = scheduled_in(context, engine, settings, blocks)
-        own = _on_processor(model, dtype, limits, engine.scheduling)
-        return ServedSetup(limits, speed_of(own, shape), dtype)
-    if product is None or not cards or not product.id.startswith(("gaudi2", "gaudi3")):
+    if not product.id.startswith(("gaudi2", "gaudi3")):
         return None
     asked, _ = division(model, context.limits, settings, engine, request.args)
     kv_dtype = asked.kv_dtype
@@ -83,22 +75,6 @@ def setup_in(
         kv_dtype = _measured_kv_dtype(request, dtype)
     speed = step_time(model, cards, dtype, product, kv_dtype, engine.scheduling)
     return ServedSetup(scheduled_in(context, engine, settings, blocks), speed, dtype)
-
-
-def _on_processor(model: Model, dtype: str, limits: EngineLimits, scheduling: Scheduling) -> Setup:
-    """Return the setup of an engine without cards, whose cache has the type of the weights."""
-    fused, gather = chosen_experts(model.model_type or model.name, scheduling)
-    return Setup(
-        generation=PROCESSOR,
-        cards=1,
-        math="bf16",
-        weight_bytes=WEIGHT_BYTES[dtype],
-        kv_bytes=WEIGHT_BYTES[dtype],
-        engine=scheduling,
-        fused=fused,
-        gather=gather,
-        prompt_tokens=limits.max_num_batched_tokens,
-    )
 
 
 def static_in(context: Context, engine: Engine) -> ServedSetup | None:
@@ -109,7 +85,7 @@ def static_in(context: Context, engine: Engine) -> ServedSetup | None:
     """
     found = setup_in(context, engine, (), None)
     product = accelerator_of(context.host)
-    if found is None or product is None or not engine.needs_cards:
+    if found is None or product is None:
         return None
     kv_dtype = "fp8_inc" if found.dtype == "fp8" else "auto"
     cards = context.placement.tensor

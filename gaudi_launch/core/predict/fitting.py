@@ -6,7 +6,7 @@ Each fitted constant has a prior: it moves from there only as far as the figures
 logarithms of predicted / published and large ones weigh less than their square.
 
 A fit evaluates all figures many times: their loads are formulas here, with equal lengths. What is
-shown for a figure is simulated (`gaudi_launch.core.predict.simulate.predicted_value`).
+shown for a figure is simulated (`gaudi_launch.core.launch.prediction.of_figure`).
 """
 
 from __future__ import annotations

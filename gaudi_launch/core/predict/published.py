@@ -16,10 +16,12 @@ from gaudi_launch.core.predict.step_model import Engine, Generation, Setup
 
 # a batch of up to this size is bound by reading weights and by launching
 SMALL_BATCH = 4
-# lengths were drawn within this share of their mean (`vllm bench serve --random-range-ratio 0.2`)
+# `vllm bench serve --random-range-ratio 0.2`
 _SPREAD, _SPREAD_NOTE = 0.2, "lengths within 20 %"
-# the harness copied the KV cache at each step (torch.cat): it is read, and read and written again
-_COPIED_NOTE, _COPIED = "KV cache copied", 3.0
+# the harness copied the KV cache at each step (torch.cat): it is read and written once more
+_COPIES, _COPIED_NOTE = 2.0, "KV cache copied"
+# assumed for runs that do not state the tokens of a step: others state 4096, 8192 or 16384
+STEP_TOKENS = 8192
 # the note of a figure that was measured on this host
 MEASURED_HERE = "measured here"
 
@@ -72,18 +74,9 @@ class Figure:
         return kind_of(self.shape, self.setup.engine, self.batch)
 
     @property
-    def input_range(self) -> tuple[int, int]:
-        """Return the shortest and the longest prompt of the run."""
-        return self._range(self.input)
-
-    @property
-    def output_range(self) -> tuple[int, int]:
-        """Return the shortest and the longest answer of the run."""
-        return self._range(self.output)
-
-    def _range(self, mean: float) -> tuple[int, int]:
-        part = _SPREAD if _SPREAD_NOTE in self.note else 0.0
-        return round(mean * (1 - part)), round(mean * (1 + part))
+    def spread(self) -> float:
+        """Return the share of their mean within which the lengths of the run were drawn."""
+        return _SPREAD * (_SPREAD_NOTE in self.note)
 
     @property
     def other_harness(self) -> bool:
@@ -186,13 +179,12 @@ def _figure(row: Mapping[str, str], known: Mapping[str, Shape]) -> Figure | None
     cards, length, batch, value = (number or 0.0 for number in numbers)
     in_seconds = {"ms": 1e-3}.get(row["unit"], 1.0)
     math, each = _PRECISIONS[row["dtype"]]
-    moved = _COPIED if _COPIED_NOTE in row["note"] else 1.0
     setup = Setup(
         generation=generation,
         cards=int(cards),
         math=math,
         weight_bytes=each,
-        kv_bytes=each * moved,
+        kv_bytes=each * (1 + _COPIES * (_COPIED_NOTE in row["note"])),
         engine=_engine(row["harness"], row["software"]),
         fused=row["experts"] != "all",
         step_tokens=int(row["budget"] or 0),

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 
 from gaudi_launch.core.predict.evidence import Band, Evidence, Query, evidence_for, of_learned
 from gaudi_launch.core.predict.learned import learned_for, values
-from gaudi_launch.core.predict.limits import EngineLimits, as_limits
-from gaudi_launch.core.predict.load import CachedRequests, Load, from_ranges
+from gaudi_launch.core.predict.limits import EngineLimits
+from gaudi_launch.core.predict.load import CachedRequests, Load
 from gaudi_launch.core.predict.loads import Lengths, static_batch
 from gaudi_launch.core.predict.loads import steps as steps_of
-from gaudi_launch.core.predict.published import Figure, figures
-from gaudi_launch.core.predict.scaling import Speed, speed_of
+from gaudi_launch.core.predict.published import figures
+from gaudi_launch.core.predict.scaling import Speed
 from gaudi_launch.core.predict.simulator import Times, simulate_cached
 from gaudi_launch.core.predict.step_model import Parts
 from gaudi_launch.core.predict.weighted_sum import import_numpy
@@ -54,10 +54,6 @@ _FULL = 3000
 # clients of a closed loop: requests, and at least this many of each client, of which the first and
 # the last meet an engine that fills or empties
 _CLOSED, _FEWEST_WAVES = 2000, 4
-# assumed for runs that do not state the tokens of a step: half of the others have at most as many
-_STEP_TOKENS = 8192
-# the percentile of each statistic of a figure that is none of a mean
-_PERCENTILES = {"median": 50, "p90": 90}
 
 
 @dataclass(frozen=True)
@@ -251,43 +247,6 @@ def simulate(
     if full is None:
         return None
     return _open(setup, load, most, full)
-
-
-def predicted_value(figure: Figure) -> float:
-    """Return what is simulated for the setup and the run of a figure, in its unit."""
-    outcome = simulate(*run_of(figure))
-    assert outcome is not None, "its limits are those of its requests"
-    if figure.measure == "throughput":
-        return outcome.tokens
-    if figure.statistic == "step":
-        return float(outcome.steps[1].total)
-    latency = outcome.ttft if figure.measure == "ttft" else outcome.tpot
-    if figure.statistic in _PERCENTILES:
-        return latency.at(_PERCENTILES[figure.statistic])
-    return latency.mean
-
-
-def run_of(figure: Figure) -> tuple[ServedSetup, Load]:
-    """Return the setup of a figure, and all requests of its run."""
-    setup, batch = figure.setup, max(1, round(figure.batch))
-    inputs, outputs = figure.input_range, figure.output_range
-    load = from_ranges(inputs, outputs, max(batch, round(figure.requests)))
-    mixed, tokens = setup.engine == "v1", None
-    if mixed:
-        tokens = setup.step_tokens or setup.prompt_tokens or _STEP_TOKENS
-    limits = as_limits(
-        {
-            "max_num_seqs": batch,
-            "max_num_prefill_seqs": 1,
-            "max_num_batched_tokens": tokens,
-            "max_model_len": inputs[1] + outputs[1],
-            "mixed_steps": mixed,
-        }
-    )
-    served = ServedSetup(limits, speed_of(setup, figure.shape))
-    if setup.engine == "static":
-        return served, replace(load, batch=batch)
-    return served, replace(load, clients=batch, recorded=True)
 
 
 def request_delay() -> float:

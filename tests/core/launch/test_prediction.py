@@ -160,20 +160,20 @@ def test_a_service_is_predicted_as_its_plan(plan: tuple[str, str, str, str]) -> 
     if planned is None:
         assert SETUP not in json.loads(record)
         return
-    kept = of_record(json.loads(record), planned.outcome.load)
+    kept = of_record(json.loads(record), planned.load)
     assert kept is not None
-    ours, theirs = planned.outcome.setup, kept.setup
+    ours, theirs = planned.setup, kept.setup
     assert (ours.limits, ours.dtype, ours.measured) == (
         theirs.limits,
         theirs.dtype,
         theirs.measured,
     )
     assert (ours.speed.setup, ours.speed.shape) == (theirs.speed.setup, theirs.speed.shape)
-    assert (kept.tokens, kept.ttft.mean) == (planned.outcome.tokens, planned.outcome.ttft.mean)
+    assert (kept.tokens, kept.ttft.mean) == (planned.tokens, planned.ttft.mean)
 
 
 def test_a_simulated_service_is_not_predicted() -> None:
     made, prepared = route.plan(LaunchOptions(model=LLAMA, engine="simulated"))
     planned = of_plan(prepared, made)
     assert planned is not None
-    assert of_record(record_of(prepared, made), planned.outcome.load) is None
+    assert of_record(record_of(prepared, made), planned.load) is None

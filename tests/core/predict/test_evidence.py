@@ -8,12 +8,13 @@ from dataclasses import replace
 import pytest
 
 from gaudi_launch.cli.views.estimate import evidence_json
+from gaudi_launch.core.launch.prediction import run_of
 from gaudi_launch.core.predict.constants import shipped_values
 from gaudi_launch.core.predict.evidence import Evidence, Neighbour, Query, evidence_for, of_learned
 from gaudi_launch.core.predict.loads import steps
 from gaudi_launch.core.predict.published import MEASURED_HERE, Figure, Kind, figures
 from gaudi_launch.core.predict.shape import Shape
-from gaudi_launch.core.predict.simulate import run_of, simulate
+from gaudi_launch.core.predict.simulate import simulate
 from gaudi_launch.core.predict.step_model import Setup
 
 SETUP = Setup("gaudi2", 2, "bf16", 2.0, 2.0, "v1")
@@ -138,7 +139,7 @@ def test_what_is_shown_of_a_figure_is_simulated_and_it_is_inside_the_range_of_it
         values = {"median": latency.at(50), "p90": latency.at(90), "mean": latency.mean}
         values |= {"total": found.tokens, "step": float(found.steps[1].total)}
         assert row["predicted"] == float(f"{values[figure.statistic]:.4g}"), figure.title
-        if not figure.not_scored and figure.input_range == (figure.input, figure.input):
+        if not figure.not_scored and not figure.spread:
             assert figure in found.evidence.measured
             band = found.throughput if figure.measure == "throughput" else found.time(latency)
             inside = band.low <= figure.value <= band.high

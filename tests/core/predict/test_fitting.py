@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from gaudi_launch.core.launch.prediction import of_figure
 from gaudi_launch.core.predict import fitting
 from gaudi_launch.core.predict.constants import constants
 from gaudi_launch.core.predict.published import Figure, Kind, figures, scored
-from gaudi_launch.core.predict.simulate import predicted_value
 from tests.support.scripts import script
 
 FIT = script("fit_speed")
@@ -137,7 +137,7 @@ def test_every_figure_more_than_half_off_is_explained() -> None:
     off = {
         key(figure)
         for figure in scored()
-        if abs(np.log(predicted_value(figure) / figure.value)) > np.log(1.5)
+        if abs(np.log(of_figure(figure) / figure.value)) > np.log(1.5)
     }
     assert off == set(EXPLAINED)
 

@@ -14,11 +14,10 @@ from gaudi_launch.core.base import codec
 from gaudi_launch.core.base.errors import ExitCode
 from gaudi_launch.core.base.paths import state_dir
 from gaudi_launch.core.buckets.warmup_time import FILE_NAME, read_measured
-from gaudi_launch.core.launch.prediction import RecordedSetup, of_record
+from gaudi_launch.core.launch.prediction import RecordedSetup, of_figure, of_record
 from gaudi_launch.core.predict.learned import read_learned, state_file
 from gaudi_launch.core.predict.load import from_ranges
 from gaudi_launch.core.predict.shape import Shape
-from gaudi_launch.core.predict.simulate import predicted_value
 from gaudi_launch.core.predict.step_model import Setup
 from gaudi_launch.core.services.endpoint import Target
 from gaudi_launch.core.services.state import store
@@ -115,7 +114,7 @@ def test_a_run_is_predicted_as_its_server(tokens: int, tmp_path: Path) -> None:
     sent = replace(from_ranges((100, 100), (50, 50), 16), clients=8, recorded=True)
     expected = of_record(record, sent)
     assert expected is not None and found.measure == "throughput"
-    assert predicted_value(found) == pytest.approx(expected.tokens, rel=1e-9)
+    assert of_figure(found) == pytest.approx(expected.tokens, rel=1e-9)
 
 
 def service(plan: dict[str, Any], log: Path) -> None:
