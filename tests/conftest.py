@@ -72,6 +72,7 @@ _STANDS_FOR = "cases that this one stands for"
 # what an engine with its workers may need
 _ENGINE_BYTES = 8 << 30
 _MOST_ENGINES = 2
+_MEMORY, _LEAST_ROOM = "/dev/shm", 8 << 30
 # the first of them installs vLLM: 150 s on an idle machine, 900 s have been seen on a busy one
 _ENGINE_SECONDS = 1500
 _READ_BY_ALL = ("HF_HUB_OFFLINE", "HF_TOKEN", "HOME", "TMPDIR", "PATH", "GAUDI_LAUNCH_ROOT")
@@ -135,7 +136,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """
     if _OWN_FOLDER in os.environ:
         return
-    folder = config.stash[_MADE] = Path(tempfile.mkdtemp(prefix="gl-"))
+    folder = config.stash[_MADE] = Path(tempfile.mkdtemp(prefix="gl-", dir=_in_memory()))
     # some tests of root are run by another user
     folder.chmod(0o755)
     kept = {"XDG_DATA_HOME": Path.home() / ".local/share", "XDG_CACHE_HOME": Path.home() / ".cache"}
@@ -157,6 +158,20 @@ def pytest_configure(config: pytest.Config) -> None:
     write_quick_python(programs)
     os.environ["PATH"] = f"{programs}:{os.environ['PATH']}"
     tempfile.tempdir = None
+
+
+def _in_memory() -> str | None:
+    """Return a folder in memory with room for a run, or None for the usual one.
+
+    A run makes 260,000 files: where the disk discards each freed block, their removal takes longer
+    than the tests.
+    """
+    if "TMPDIR" in os.environ or not os.access(_MEMORY, os.W_OK):
+        return None
+    room = min(shutil.disk_usage(_MEMORY).free, psutil.virtual_memory().available)
+    if room < _LEAST_ROOM or os.statvfs(_MEMORY).f_flag & os.ST_NOEXEC:
+        return None
+    return _MEMORY
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:

@@ -93,6 +93,7 @@ import os
 import sys
 
 sys.path += PLACES
+import numpy  # once: each copy of this process would import it
 from gaudi_launch.core.buckets.engine_buckets import (
     algorithm_of, engine_buckets, engine_model, lookups
 )

@@ -55,12 +55,12 @@ def _guard(command: int, parent: int, keeps_locks: bool, folder: str, made: bool
     try:
         signal.pthread_sigmask(signal.SIG_BLOCK, (*_AWAITED, signal.SIGINT))
         # close what the guard inherited: an open pipe would hide the command's end
-        for file in list(Path("/proc/self/fd").iterdir()):
+        # not by pathlib, which takes twice the time of all that follows: each command has a guard
+        for number in os.listdir("/proc/self/fd"):  # noqa: PTH208
             # the folder's own number is closed by now
             with contextlib.suppress(OSError):
-                about = Path("/proc/self/fdinfo", file.name).read_text(encoding="ascii")
-                if not (keeps_locks and "lock:" in about):
-                    os.close(int(file.name))
+                if not (keeps_locks and _has_lock(number)):
+                    os.close(int(number))
         _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGHUP, 0, 0, 0)
         while os.getppid() == parent:
@@ -81,6 +81,12 @@ def _guard(command: int, parent: int, keeps_locks: bool, folder: str, made: bool
     finally:
         # nothing of the parent's may be flushed or cleaned up twice
         os._exit(1)
+
+
+def _has_lock(number: str) -> bool:
+    """Return True if this process has locked the file with this number. Raises OSError."""
+    with open(f"/proc/self/fdinfo/{number}", "rb") as about:  # noqa: PTH123
+        return b"lock:" in about.read()
 
 
 def _exit_status(command: int) -> int | None:

@@ -67,8 +67,8 @@ class Points:
     together: Floats
     served: Floats
     waves: Floats
-    measure: Sequence[str]
-    statistic: Sequence[str]
+    measure: Floats
+    statistic: Floats
 
 
 def points_of(figures: Sequence[Figure], names: Sequence[str]) -> Points:
@@ -88,8 +88,8 @@ def points_of(figures: Sequence[Figure], names: Sequence[str]) -> Points:
         together=_together(figures),
         served=np.array([figure.setup.engine != "static" for figure in figures]),
         waves=np.array([figure.setup.engine == "v0" for figure in figures]),
-        measure=[figure.measure for figure in figures],
-        statistic=[figure.statistic for figure in figures],
+        measure=np.array([figure.measure for figure in figures]),
+        statistic=np.array([figure.statistic for figure in figures]),
     )
 
 
@@ -98,9 +98,10 @@ def _positions(figures: Sequence[Figure], names: Sequence[str]) -> dict[str, Flo
     position = {name: at for at, name in enumerate(names)}
     # one more value, which is zero, for terms that do not apply
     none = len(position)
+    named = [rate_names(figure.setup, figure.shape) for figure in figures]
     index: dict[str, Floats] = {}
     for field in fields(Rates):
-        found = [rate_names(figure.setup, figure.shape)[field.name] for figure in figures]
+        found = [each[field.name] for each in named]
         index[field.name] = np.array([position[name] if name else none for name in found])
     return index
 
@@ -128,10 +129,10 @@ def _together(figures: Sequence[Figure]) -> Floats:
 def predicted(points: Points, values: Floats) -> Floats:
     """Return the model's value for each figure, in the figure's unit.
 
-    ``values`` are those of all constants.
+    ``values`` are those of all constants, or rows of them: then each has a row of the result.
     """
-    padded = np.append(values, 0.0)
-    rates = Rates(**{field: padded[index] for field, index in points.index.items()})
+    padded = np.concatenate([values, np.zeros((*values.shape[:-1], 1))], axis=-1)
+    rates = Rates(**{field: padded[..., index] for field, index in points.index.items()})
     amounts = points.amounts
 
     def first(prompts: Floats, tokens: Floats) -> Parts:
@@ -156,19 +157,17 @@ def predicted(points: Points, values: Floats) -> Floats:
     # nine tenths of clients that begin together have their first token when nine tenths are
     # prefilled
     late = ttft * 2 * _LATE * points.batch / (points.batch + 1)
-    for at, (measure, statistic) in enumerate(zip(points.measure, points.statistic, strict=True)):
-        if measure == "tpot":
-            result[at] = step[at] if statistic == "step" else tpot[at]
-        if measure == "ttft":
-            result[at] = late[at] if statistic == "p90" else ttft[at]
-            if statistic == "median" and early[at] <= 1 / 2:
-                result[at] = prompt[at] + step[at]
-    return result
+    ttft = np.where(points.statistic == "p90", late, ttft)
+    waited = (points.statistic == "median") & (early <= 1 / 2)
+    ttft = np.where(waited, prompt + step, ttft)
+    tpot = np.where(points.statistic == "step", step, tpot)
+    times = np.where(points.measure == "tpot", tpot, ttft)
+    return np.where(points.measure == "throughput", result, times)
 
 
 def errors(points: Points, values: Floats) -> Floats:
     """Return ln(predicted / published) as speeds: positive if the model is too fast."""
-    signs = np.array([1.0 if measure == "throughput" else -1.0 for measure in points.measure])
+    signs = np.where(points.measure == "throughput", 1.0, -1.0)
     return signs * np.log(predicted(points, values) / points.value)
 
 
@@ -193,15 +192,15 @@ def fit(
     centre = np.log(priors[free])
 
     def complete(logs: Floats) -> Floats:
-        found = priors.copy()
-        found[free] = np.exp(logs)
+        found = np.broadcast_to(priors, (*logs.shape[:-1], len(priors))).copy()
+        found[..., free] = np.exp(logs)
         return found
 
     def residuals(logs: Floats) -> Floats:
         off = errors(points, complete(logs)) * weight
         # pseudo-Huber: the square near zero, the absolute value far from it
         robust = np.sign(off) * np.sqrt(8 * (np.sqrt(1 + off**2 / 4) - 1))
-        return np.concatenate([robust, (logs - centre) / spread])
+        return np.concatenate([robust, (logs - centre) / spread], axis=-1)
 
     first = centre
     if start is not None:
@@ -217,11 +216,9 @@ def _minimise(residuals: Callable[[Floats], Floats], start: Floats, rounds: int)
     at, damping = start.copy(), 1e-2
     now = residuals(at)
     for _ in range(rounds):
-        slopes = np.empty((len(now), len(at)))
-        for column in range(len(at)):
-            moved = at.copy()
-            moved[column] += _STEP
-            slopes[:, column] = (residuals(moved) - now) / _STEP
+        # a row for each value that moves: computed together, they take a third of the time
+        moved = at + _STEP * np.eye(len(at))
+        slopes = ((residuals(moved) - now) / _STEP).T
         normal = slopes.T @ slopes
         step = np.linalg.solve(normal + damping * np.diag(np.diag(normal)), -slopes.T @ now)
         then = residuals(at + step)

@@ -6,7 +6,7 @@ import csv
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from enum import Enum
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -68,7 +68,7 @@ class Figure:
     mode: str = ""
     requests: float = 0.0
 
-    @property
+    @cached_property
     def kind(self) -> Kind:
         """Return the class whose errors it has."""
         return kind_of(self.shape, self.setup.engine, self.batch)

@@ -218,10 +218,10 @@ _BUILTINS = ("eval", "exec", "__import__")
 
 def readers_of(source: str) -> set[str]:
     """Return what a module reads with, by the full names, however it imports them."""
-    tree = ast.parse(source)
+    nodes = [*ast.walk(ast.parse(source))]
     names = {each: f"builtins.{each}" for each in _BUILTINS}
     found: set[str] = set()
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Import):
             for each in node.names:
                 top = each.name.partition(".")[0]
@@ -233,7 +233,7 @@ def readers_of(source: str) -> set[str]:
                 names[each.asname or each.name] = f"{node.module}.{each.name}"
                 found.add(f"{node.module}.{each.name}")
     inner: set[int] = set()
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "json":
             found.add("json.json")
         if id(node) in inner:
