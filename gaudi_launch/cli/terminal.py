@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from gaudi_launch.core.launch import report
     from gaudi_launch.core.models.hub.download import PullProgress
     from gaudi_launch.core.planning.plan import Plan
+    from gaudi_launch.core.predict.simulate import Outcome
     from gaudi_launch.core.services.state.registry import ServiceRecord
 
 
@@ -40,10 +41,12 @@ class Terminal:
     def converted(self, shard: str) -> None:
         console.console(stderr=True).print(shard)
 
-    def screen(self, plan: Plan, log: Path, *, quiet: bool) -> report.LaunchDisplay:
+    def screen(
+        self, plan: Plan, speed: Outcome | None, log: Path, *, quiet: bool
+    ) -> report.LaunchDisplay:
         from gaudi_launch.cli.views.serve import Screen
 
-        return Screen(plan, str(log), quiet)
+        return Screen(plan, speed, str(log), quiet)
 
     def until_ready(self, name: str) -> ServiceRecord:
         # rich is expensive to import

@@ -341,7 +341,7 @@ STEPS: Mapping[str, tuple[Step, ...]] = {
             ("curl",),
         ),
         Step("curl", first_request, ('"content"',)),
-        Step("check", "check qwen", ("8192",)),
+        Step("check", "check qwen", ("8,192",)),
         Step("stop", "stop qwen", ("qwen",)),
         Step(
             "3.1.1 weights of DeepSeek-R1",
@@ -371,7 +371,7 @@ STEPS: Mapping[str, tuple[Step, ...]] = {
     ),
     "000": (
         *SERVER,
-        Step("hl-smi", "devices", ("HL-225", "7")),
+        Step("hl-smi", "devices --all", ("HL-225", "7")),
         Step(
             "pip install ray, the engine, DeepSpeed",
             prepared(f"{LLAMA}-7b-chat-hf -n 1 --engine ray-serve"),

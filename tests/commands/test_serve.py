@@ -17,6 +17,7 @@ from urllib.request import ProxyHandler, build_opener
 import psutil
 import pytest
 
+from tests.support.cli import called
 from tests.support.local_hub import Hub
 from tests.support.machines import link_tree
 from tests.support.processes import free_port, living, pids, trivial_python
@@ -29,7 +30,8 @@ __all__ = ["free_port", "gaudi", "machine", "model", "pids", "trivial_python"]
 def test_serve_says_when_it_answers_and_ends_on_ctrl_c(
     gaudi: Gaudi, model: Path, free_port: int, pids: Path
 ) -> None:
-    process = gaudi.start("-w", str(model), "-n", "4", "-p", str(free_port), "--name", "small")
+    launch = ("-w", str(model), "-n", "4", "-p", str(free_port), "-i", "64,500", "-o", "8,90")
+    process = gaudi.start(*launch, "--name", "small")
     lines = ready_lines(process)
     assert lines[0].startswith("Ready after ") and lines[0].endswith(
         f"answers at http://127.0.0.1:{free_port}\n"
@@ -47,6 +49,9 @@ def test_serve_says_when_it_answers_and_ends_on_ctrl_c(
     assert "curl --noproxy" in lines[2] and str(folder / "engine.log") in lines[3]
     assert err.splitlines()[-1] == "Stopped; no process remains."
     assert "Traceback" not in err
+    predicted = next(line for line in err.splitlines() if "Predicted: " in line)
+    planned = called(gaudi.environment, "plan", "--python", str(gaudi.python), *launch)[1]
+    assert predicted.partition("Predicted: ")[2] in " ".join(planned.split())
     assert json.loads((folder / "state.json").read_text())["phase"] == "stopped"
     assert living(pids) == []
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +18,7 @@ from gaudi_launch.cli.views.speed import (
 from gaudi_launch.core.base.messages import text
 from gaudi_launch.core.base.optional import mapped
 from gaudi_launch.core.launch.command_line import serve_command
+from gaudi_launch.core.launch.prediction import of_figure
 from gaudi_launch.core.predict.evidence import Band
 from gaudi_launch.core.predict.learned import values
 from gaudi_launch.core.predict.published import Kind, scored
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from gaudi_launch.core.buckets.warmup_time import Estimate
     from gaudi_launch.core.launch.prediction import SpeedEstimate
     from gaudi_launch.core.planning.launch_options import LaunchOptions
-    from gaudi_launch.core.predict.evidence import Evidence, Neighbour
+    from gaudi_launch.core.predict.evidence import Evidence
     from gaudi_launch.core.predict.published import Figure
     from gaudi_launch.core.predict.simulate import Outcome
     from gaudi_launch.core.predict.step_model import Parts
@@ -86,11 +86,11 @@ def evidence_json(evidence: Evidence) -> dict[str, Any]:
         "typical_factor": evidence.typical,
         "near": evidence.near,
         "figures": [
-            {**_point(one.figure, value), "distance": round(one.distance, 2)}
-            for one, value in _with_predicted(evidence)
+            {**_point(one.figure), "distance": round(one.distance, 2)}
+            for one in evidence.neighbours
         ],
         "classes": _classes(),
-        "measured": list(map(_point, of_class, _predicted(of_class))),
+        "measured": list(map(_point, of_class)),
     }
 
 
@@ -119,8 +119,9 @@ def _parts(parts: Parts) -> dict[str, float]:
     return {**found, "total": round(1000 * float(parts.total), 4)}
 
 
-def _point(figure: Figure, predicted: float) -> dict[str, Any]:
+def _point(figure: Figure) -> dict[str, Any]:
     """Return a measured figure and what the model gives for its load."""
+    predicted = of_figure(figure)
     return {
         "source": figure.source,
         "software": figure.software,
@@ -131,18 +132,6 @@ def _point(figure: Figure, predicted: float) -> dict[str, Any]:
         "predicted": float(f"{predicted:.4g}"),
         "relative_error": round(predicted / figure.value - 1, 3),
     }
-
-
-def _predicted(figures: Sequence[Figure]) -> list[float]:
-    # numpy takes a tenth of a second
-    from gaudi_launch.core.predict.fitting import predicted_values
-
-    return predicted_values(figures, values())
-
-
-def _with_predicted(evidence: Evidence) -> list[tuple[Neighbour, float]]:
-    figures = [one.figure for one in evidence.neighbours]
-    return list(zip(evidence.neighbours, _predicted(figures), strict=True))
 
 
 def _classes() -> list[dict[str, Any]]:
@@ -204,8 +193,8 @@ def basis(evidence: Evidence) -> str:
     """Return the measured figure nearest to the load, with the model's value for it."""
     if evidence.word == "assumed":
         return _fit_line(evidence)
-    (nearest, *_) = _with_predicted(evidence)
-    return text("estimate.based", evidence=nearness(evidence), figure=_figure_line(*nearest))
+    nearest = evidence.neighbours[0].figure
+    return text("estimate.based", evidence=nearness(evidence), figure=_figure_line(nearest))
 
 
 def _answer(made: Outcome) -> str:
@@ -282,10 +271,7 @@ def basis_lines(evidence: Evidence) -> list[str]:
     lines = [
         _fit_line(evidence),
         text("estimate.nearest" if evidence.near else "estimate.extrapolated"),
-        *(
-            f"  - {_figure_line(one, value)} [{one.figure.source}]"
-            for one, value in _with_predicted(evidence)
-        ),
+        *(f"  - {_figure_line(one.figure)} [{one.figure.source}]" for one in evidence.neighbours),
     ]
     if evidence.learned:
         what = text("estimate.learned", version=evidence.learned)
@@ -309,9 +295,9 @@ def _fit_line(evidence: Evidence) -> str:
     )
 
 
-def _figure_line(one: Neighbour, predicted: float) -> str:
+def _figure_line(figure: Figure) -> str:
     """Return a measured figure with the model's value for its load."""
-    figure = one.figure
+    predicted = of_figure(figure)
     unit, factor = "tokens/s", 1.0
     if figure.measure != "throughput":
         unit, factor = f"ms {figure.measure.upper()}", 1000.0

@@ -15,40 +15,24 @@ from gaudi_launch.cli.console import give_up_broken
 from gaudi_launch.cli.progress import LaunchBar
 from gaudi_launch.core.base.durations import span
 from gaudi_launch.core.base.messages import text
-from gaudi_launch.core.base.optional import mapped
-from gaudi_launch.core.predict.balance import TYPICAL_INPUT, TYPICAL_OUTPUT
 from gaudi_launch.core.services.server_answers import POOLED, pooled_question
 
 if TYPE_CHECKING:
     from gaudi_launch.core.planning.plan import Plan
+    from gaudi_launch.core.predict.simulate import Outcome
     from gaudi_launch.core.services.log.follow import Facts, LaunchProgress
     from gaudi_launch.core.services.probe import Readiness
 
 
-# clients of an engine that admits any number
-_CLIENTS = 32
-
-
-def _predicted(plan: Plan) -> str | None:
-    """Return the predicted speed of a usual load in one line.
-
-    `bench` predicts the load that it sends. Return None for an engine without cards.
-    """
-    from gaudi_launch.cli.views.speed import summary
-    from gaudi_launch.core.launch.prediction import of_record
-    from gaudi_launch.core.predict.load import from_ranges
-
-    most = plan.args.last("--max-num-seqs") or ""
-    clients = int(most) if most.isdecimal() and int(most) else _CLIENTS
-    load = from_ranges((TYPICAL_INPUT, TYPICAL_INPUT), (TYPICAL_OUTPUT, TYPICAL_OUTPUT))
-    return mapped(summary, of_record(plan.to_json(), load.of_clients(clients)))
-
-
 class Screen:
-    """A supervise.Watcher for people; ``quiet``: without the engine's lines."""
+    """A supervise.Watcher for people; ``quiet``: without the engine's lines.
 
-    def __init__(self, plan: Plan, log: str, quiet: bool) -> None:
+    ``speed`` is the prediction that ``plan`` prints.
+    """
+
+    def __init__(self, plan: Plan, speed: Outcome | None, log: str, quiet: bool) -> None:
         self._plan = plan
+        self._speed = speed
         self._log = log
         self._quiet = quiet
         self._bar = LaunchBar(_expected(plan))
@@ -68,9 +52,11 @@ class Screen:
         expected = _expected(plan)
         if expected:
             self._bar.note(f"  {expected}")
-        speed = _predicted(plan)
-        if speed is not None:
-            self._bar.note(f"  {text('estimate.predicted', what=speed)}")
+        if self._speed is not None:
+            from gaudi_launch.cli.views.speed import summary
+
+            speed = text("estimate.predicted", what=summary(self._speed))
+            self._bar.note(f"  {speed}")
         for warning in plan.warnings:
             self._bar.note(f"  {text('plan.warning', what=warning.render())}")
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from gaudi_launch.core.base.messages import text
-from gaudi_launch.core.launch.prediction import SpeedEstimate
 from gaudi_launch.core.predict.evidence import Band, Evidence
 from gaudi_launch.core.predict.load import Load
 from gaudi_launch.core.predict.simulate import Latency, Outcome
@@ -43,11 +42,11 @@ def _times(band: Band, factor: float) -> Band:
     return Band(band.low * factor, band.expected * factor, band.high * factor)
 
 
-def speed_json(found: SpeedEstimate | None) -> dict[str, Any] | None:
+def speed_json(made: Outcome | None) -> dict[str, Any] | None:
     """Return the prediction as ``plan --json`` has it."""
-    if found is None:
+    if made is None:
         return None
-    return {**figures_json(found.outcome), "near": found.outcome.evidence.near}
+    return {**figures_json(made), "near": made.evidence.near}
 
 
 def figures_json(made: Outcome) -> dict[str, Any]:
@@ -68,9 +67,8 @@ def figures_json(made: Outcome) -> dict[str, Any]:
     }
 
 
-def summary(found: SpeedEstimate) -> str:
+def summary(made: Outcome) -> str:
     """Return the prediction in one line, as ``plan`` shows it."""
-    made = found.outcome
     evidence = nearness(made.evidence)
     if made.evidence.learned:
         evidence = text("estimate.learned", version=made.evidence.learned)

@@ -20,15 +20,15 @@ from gaudi_launch.core.host.cpus import format_cpus
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from gaudi_launch.core.launch.prediction import SpeedEstimate
     from gaudi_launch.core.launch.todo import CheckedPlan
     from gaudi_launch.core.planning.placement import Placement
     from gaudi_launch.core.planning.plan import Plan, Setting
+    from gaudi_launch.core.predict.simulate import Outcome
 
 
 def show_all(
     checked: CheckedPlan,
-    speed: SpeedEstimate | None,
+    speed: Outcome | None,
     serve_command: Sequence[str],
     *,
     verbose: bool,
@@ -55,7 +55,7 @@ def show_all(
         out.print(text("plan.for_machine", machine=prepared.host.origin))
 
 
-def _facts(checked: CheckedPlan, speed: SpeedEstimate | None) -> Iterator[tuple[str, str]]:
+def _facts(checked: CheckedPlan, speed: Outcome | None) -> Iterator[tuple[str, str]]:
     """Yield the id of each line's label, empty for a line without one, and its text."""
     made = checked.plan
     python = f", {made.engine.python}" if made.engine.python else ""

@@ -46,7 +46,7 @@ def plan(
     speed = of_plan(prepared, made)
     if save is not None:
         goal = BALANCED if made.placement.choice is not None else ""
-        traffic = saved_plan.traffic_of(options, mapped(lambda each: each.outcome.load, speed))
+        traffic = saved_plan.traffic_of(options, mapped(lambda each: each.load, speed))
         saved_plan.write(save, options, made, goal=goal, traffic=traffic)
     if as_json:
         steps = [step.to_json() for step in prepared.steps]

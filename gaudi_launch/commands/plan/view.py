@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
-    from gaudi_launch.core.launch.prediction import SpeedEstimate
     from gaudi_launch.core.launch.todo import CheckedPlan
     from gaudi_launch.core.planning.plan import Plan
+    from gaudi_launch.core.predict.simulate import Outcome
 
 # short forms of the sentences of buckets/warmup_time.py
 _EVIDENCE = {
@@ -34,7 +34,7 @@ _EVIDENCE = {
 }
 
 
-def show(checked: CheckedPlan, speed: SpeedEstimate | None, serve_command: Sequence[str]) -> None:
+def show(checked: CheckedPlan, speed: Outcome | None, serve_command: Sequence[str]) -> None:
     """Print the first screen; ``serve_command`` is what would start this plan."""
     head, facts = first_lines(checked, serve_command), _facts(checked, speed, console())
     page = ShortPage([*head, "", *facts], tail=_end(checked), warnings=_warnings(checked))
@@ -73,7 +73,7 @@ def _verdict(checked: CheckedPlan) -> tuple[str, str]:
     return text("plan.verdict_fits", **values), "bold green"
 
 
-def _facts(checked: CheckedPlan, speed: SpeedEstimate | None, out: Console) -> list[Text]:
+def _facts(checked: CheckedPlan, speed: Outcome | None, out: Console) -> list[Text]:
     """Return the lines between the verdict and the warnings, each below a label."""
     from rich.text import Text
 

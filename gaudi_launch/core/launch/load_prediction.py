@@ -89,8 +89,9 @@ def _not_known(prepared: Prepared) -> LaunchError:
 
 def _product_notes(context: Context) -> list[Message]:
     product, cards = accelerator_of(context.host), context.placement.tensor
-    assert product is not None, "its speed is known"
     notes: list[Message] = []
+    if product is None or not cards:
+        return notes
     generation = generation_of(product)
     if product.id != generation:
         notes.append(message("estimate.other_product", product=product.id, generation=generation))

@@ -1,4 +1,4 @@
-"""Predict speed: of a launch by its plan, of a service by its record."""
+"""Predict speed: of a launch by its plan, a service by its record, a figure by its run."""
 
 from __future__ import annotations
 
@@ -7,49 +7,40 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from gaudi_launch.core.base import codec
 from gaudi_launch.core.base.errors import LaunchError
-from gaudi_launch.core.base.json_values import array, mapping
 from gaudi_launch.core.base.messages import Message
 from gaudi_launch.core.base.optional import mapped
-from gaudi_launch.core.engines import registry
-from gaudi_launch.core.host.accelerators import Accelerator, accelerator_of, accelerators
-from gaudi_launch.core.host.files import natural_number
-from gaudi_launch.core.launch.machine import own_accelerator
+from gaudi_launch.core.host.accelerators import accelerator_of
 from gaudi_launch.core.launch.prepared import Prepared
 from gaudi_launch.core.models.model import Model
 from gaudi_launch.core.models.sizing import WEIGHT_BYTES
-from gaudi_launch.core.planning.engine import Context, Engine
-from gaudi_launch.core.planning.known_model import known_model
+from gaudi_launch.core.planning.engine import Context
 from gaudi_launch.core.planning.plan import Plan
-from gaudi_launch.core.planning.speed import load_in, setup_in
+from gaudi_launch.core.planning.speed import load_in, scheduled_in, setup_in
 from gaudi_launch.core.predict.experts import chosen_experts
-from gaudi_launch.core.predict.learned import read_learned
+from gaudi_launch.core.predict.learned import learned_for
 from gaudi_launch.core.predict.limits import EngineLimits, as_limits
-from gaudi_launch.core.predict.load import Load
-from gaudi_launch.core.predict.scaling import generation_of, speed_of
+from gaudi_launch.core.predict.load import Load, from_ranges
+from gaudi_launch.core.predict.published import STEP_TOKENS, Figure
+from gaudi_launch.core.predict.scaling import speed_of
 from gaudi_launch.core.predict.shape import Shape, shape_of
 from gaudi_launch.core.predict.simulate import Outcome, ServedSetup, simulate
-from gaudi_launch.core.predict.step_model import Setup
+from gaudi_launch.core.predict.step_model import PROCESSOR, Setup
 
 _log = logging.getLogger(__name__)
-# the option of a recorded plan that names the tokens of a step
-BATCHED_TOKENS = "--max-num-batched-tokens"
-
-# of a service whose record does not state them
-_LONGEST, _MOST = 1 << 20, 256
-# the settings of vLLM, of its fork and plugin, and of TGI that limit a step
-_SEQS = ("--max-num-seqs", "--max-batch-size")
-_PROMPTS = ("VLLM_PROMPT_BS_BUCKET_MAX", "--max-num-prefill-seqs", "--max-batch-size")
-_LENGTHS = ("--max-model-len", "--max-total-tokens")
-_TOKENS = (BATCHED_TOKENS, "--max-batch-prefill-tokens")
+# the key of a record's setup
+SETUP = "setup"
+# the percentile of each statistic of a figure that is none of a mean
+_PERCENTILES = {"median": 50, "p90": 90}
 
 
 @dataclass(frozen=True)
 class SpeedEstimate:
     """Speed of a launch under a load.
 
-    ``hardware`` is the product, or "cpu". ``engine`` is "" for a batch without a server, ``plan``
-    None for a service and for a batch.
+    ``hardware`` is the product, or "cpu". A batch without a server has no ``plan``, and "" for
+    ``engine``.
     """
 
     model: Model
@@ -61,21 +52,45 @@ class SpeedEstimate:
     notes: tuple[Message, ...] = ()
 
 
-def of_plan(prepared: Prepared, made: Plan) -> SpeedEstimate | None:
+def of_plan(prepared: Prepared, made: Plan) -> Outcome | None:
     """Return the prediction for a plan with as many clients as it serves.
 
-    Lengths are those of its ranges, or typical ones. Return None for an engine without cards,
-    one that contains another, or pooling models, and where sizes are unknown.
+    Lengths are those of its ranges, or typical ones. Return None where `setup_of` does.
     """
     setup = setup_of(prepared, made)
     if setup is None:
         return None
-    return outcome_of(prepared, made, setup, load_in(context_of(prepared, made)), ())
+    return simulate(setup, load_in(context_of(prepared, made)))
 
 
 def setup_of(prepared: Prepared, made: Plan) -> ServedSetup | None:
     """Return what a plan serves with; None where its speed is not known."""
-    return setup_in(context_of(prepared, made), prepared.engine, made.settings, made.num_blocks)
+    return _if_learned(_served(prepared, made))
+
+
+def _if_learned(setup: ServedSetup | None) -> ServedSetup | None:
+    """Return the setup; None for a processor whose speed was not learned."""
+    if setup is None or setup.speed.setup.generation != PROCESSOR or learned_for(PROCESSOR):
+        return setup
+    return None
+
+
+def _served(prepared: Prepared, made: Plan) -> ServedSetup | None:
+    """Return `setup_in` of a plan, and of an engine on the processor.
+
+    The cache of the latter has the type of the weights.
+    """
+    engine, model, context = prepared.engine, prepared.model, context_of(prepared, made)
+    if engine.needs_cards:
+        return setup_in(context, engine, made.settings, made.num_blocks)
+    shape, each = shape_of(model), WEIGHT_BYTES.get(made.dtype)
+    if engine.inner is not None or shape is None or each is None:
+        return None
+    limits = scheduled_in(context, engine, made.settings, made.num_blocks)
+    fused, gather = chosen_experts(model.model_type or model.name, engine.scheduling)
+    tokens = limits.max_num_batched_tokens
+    setup = Setup(PROCESSOR, 1, "bf16", each, each, engine.scheduling, fused, tokens, gather=gather)
+    return ServedSetup(limits, speed_of(setup, shape), made.dtype)
 
 
 def context_of(prepared: Prepared, made: Plan) -> Context:
@@ -94,152 +109,111 @@ def outcome_of(
 ) -> SpeedEstimate | None:
     """Return the speed under a load; ``made`` None for a batch without a server."""
     outcome = simulate(setup, load)
-    product = accelerator_of(prepared.host)
-    if outcome is None or product is None:
+    if outcome is None:
         return None
+    product = accelerator_of(prepared.host) if prepared.engine.needs_cards else None
+    hardware = mapped(lambda one: one.id, product) or PROCESSOR
     label = prepared.engine.identity.label if made is not None else ""
-    dtype = setup.dtype
-    return SpeedEstimate(prepared.model, product.id, dtype, label, outcome, made, notes)
+    return SpeedEstimate(prepared.model, hardware, setup.dtype, label, outcome, made, notes)
 
 
 @dataclass(frozen=True)
 class RecordedSetup:
-    """The hardware and the model of a service, by its recorded plan."""
+    """What a service serves with, by the names of its engine and model.
 
-    model: Model
-    shape: Shape
-    accelerator: Accelerator | None
-    setup: Setup
-    dtype: str
-    engine: str
-
-
-def of_record(plan: Mapping[str, Any], load: Load) -> SpeedEstimate | None:
-    """Return the prediction of ``load`` for a service, by its recorded plan.
-
-    The record is that of ``plan --json``. Return None where it is incomplete, and for an engine
-    without cards whose speed was not learned.
+    ``dtype`` and ``measured`` as in `ServedSetup`.
     """
-    found = setup_of_record(plan)
-    if found is None:
-        return None
-    learned = read_learned()
-    measured = learned is not None and found.setup.generation in learned.generations
-    if found.setup.generation == "cpu" and not measured:
-        return None
-    setup = ServedSetup(
-        _recorded_limits(plan, found), speed_of(found.setup, found.shape), found.dtype
+
+    engine: str
+    model: str
+    dtype: str
+    limits: EngineLimits
+    setup: Setup
+    shape: Shape
+    measured: bool
+
+    @property
+    def served(self) -> ServedSetup:
+        """Return the setup as it is simulated."""
+        speed = speed_of(self.setup, self.shape)
+        return ServedSetup(self.limits, speed, self.dtype, self.measured)
+
+
+def record_of(prepared: Prepared, made: Plan) -> dict[str, Any]:
+    """Return the record of a service: its plan, and the setup that it is predicted for.
+
+    Simulated cards have none: their speed is the model's own, not one of this machine's cards.
+    """
+    engine, model = prepared.engine, prepared.model
+    found = _served(prepared, made)
+    if found is None or engine.identity.simulated:
+        return made.to_json()
+    recorded = RecordedSetup(
+        engine=engine.identity.label,
+        model=model.name,
+        dtype=found.dtype,
+        limits=found.limits,
+        setup=found.speed.setup,
+        shape=found.speed.shape,
+        measured=found.measured and found.speed.measured,
     )
-    outcome = simulate(setup, load)
-    if outcome is None:
+    return {**made.to_json(), SETUP: codec.write(recorded)}
+
+
+def of_record(record: Mapping[str, Any], load: Load) -> Outcome | None:
+    """Return the prediction of ``load`` for a service, by its record.
+
+    Return None where the record has no setup, and for an engine without cards whose speed was not
+    learned.
+    """
+    found = _if_learned(mapped(lambda one: one.served, setup_of_record(record)))
+    return None if found is None else simulate(found, load)
+
+
+def setup_of_record(record: Mapping[str, Any]) -> RecordedSetup | None:
+    """Return what a service serves with; None where its record does not have it."""
+    try:
+        return codec.read(RecordedSetup, record.get(SETUP))
+    except (codec.BadRecord, LaunchError) as error:
+        _log.debug("the record has no setup: %s", error)
         return None
-    hardware = mapped(lambda one: one.id, found.accelerator) or "cpu"
-    return SpeedEstimate(found.model, hardware, found.dtype, found.engine, outcome)
 
 
-def _recorded_limits(plan: Mapping[str, Any], found: RecordedSetup) -> EngineLimits:
-    """Return the limits of a service; those that its record lacks are wide."""
-    values = _settings(plan)
+def of_figure(figure: Figure) -> float:
+    """Return what is simulated for the setup and the run of a figure, in its unit."""
+    outcome = simulate(*run_of(figure))
+    assert outcome is not None, "its limits are those of its requests"
+    if figure.measure == "throughput":
+        return outcome.tokens
+    if figure.statistic == "step":
+        return float(outcome.steps[1].total)
+    latency = {"ttft": outcome.ttft, "tpot": outcome.tpot}[figure.measure]
+    if figure.statistic in _PERCENTILES:
+        return latency.at(_PERCENTILES[figure.statistic])
+    return latency.mean
 
-    def number(names: tuple[str, ...], usual: int) -> int:
-        stated = (values.get(name, "") for name in names)
-        return next((int(text) for text in stated if text.isdecimal() and int(text)), usual)
 
-    blocks = plan.get("num_blocks")
-    length = number(_LENGTHS, found.model.max_position_embeddings or _LONGEST)
-    return as_limits(
+def run_of(figure: Figure) -> tuple[ServedSetup, Load]:
+    """Return the setup of a figure, and all requests of its run."""
+    setup, batch = figure.setup, max(1, round(figure.batch))
+
+    def drawn(mean: float) -> tuple[int, int]:
+        return round(mean * (1 - figure.spread)), round(mean * (1 + figure.spread))
+
+    inputs, outputs = drawn(figure.input), drawn(figure.output)
+    load = from_ranges(inputs, outputs, max(batch, round(figure.requests)))
+    length = inputs[1] + outputs[1]
+    stated = setup.step_tokens or setup.prompt_tokens
+    limits = as_limits(
         {
-            "max_num_seqs": number(_SEQS, _MOST),
+            "max_num_seqs": batch,
+            "max_num_prefill_seqs": 1,
+            "max_num_batched_tokens": stated or max(STEP_TOKENS, length),
             "max_model_len": length,
-            "max_num_batched_tokens": number(_TOKENS, length),
-            "max_num_prefill_seqs": number(_PROMPTS, 1),
-            "num_blocks": blocks if isinstance(blocks, int) and blocks > 0 else None,
-            "mixed_steps": found.setup.engine == "v1",
+            "mixed_steps": setup.engine == "v1",
         }
     )
-
-
-def setup_of_record(plan: Mapping[str, Any]) -> RecordedSetup | None:
-    """Return the setup of a service of this machine.
-
-    None where its record is incomplete.
-    """
-    known = _recorded_model(plan)
-    if known is None:
-        return None
-    model, engine = known
-    modules, dtype = plan.get("modules"), str(plan.get("dtype"))
-    shape = shape_of(model)
-    if shape is None or dtype not in WEIGHT_BYTES or engine.needs_cards != bool(modules):
-        return None
-    settings = _settings(plan)
-    tokens = natural_number(settings.get(BATCHED_TOKENS, "")) or 0
-    scheduling = engine.innermost.scheduling
-    fused, gather = chosen_experts(model.model_type or model.name, scheduling)
-    setup = Setup(
-        generation="cpu",
-        cards=len(modules or (0,)),
-        math="fp8" if dtype == "fp8" else "bf16",
-        weight_bytes=WEIGHT_BYTES[dtype],
-        kv_bytes=_kv_bytes(dtype, settings, cards=engine.needs_cards),
-        engine=scheduling,
-        fused=fused,
-        gather=gather,
-        prompt_tokens=tokens,
-    )
-    product = None
-    if engine.needs_cards:
-        product = accelerators()[own_accelerator()]
-        if not product.id.startswith(("gaudi2", "gaudi3")):
-            return None
-        setup = replace(
-            setup,
-            generation=generation_of(product),
-            prompt_tokens=0,
-        )
-    return RecordedSetup(model, shape, product, setup, dtype, engine.identity.label)
-
-
-def _recorded_model(plan: Mapping[str, Any]) -> tuple[Model, Engine] | None:
-    """Return the model and the engine of a record; None where they are not known."""
-    identity, facts = plan.get("engine"), plan.get("model")
-    if not (isinstance(identity, Mapping) and isinstance(facts, Mapping)):
-        return None
-    if identity.get("simulated"):
-        # its speed is the model's own: neither a measurement nor of this machine's cards
-        return None
-    try:
-        return known_model(str(facts.get("path")), must_exist=False), _recorded_engine(identity)
-    except LaunchError as error:
-        _log.debug("no prediction for the recorded model: %s", error)
-        return None
-
-
-def _recorded_engine(identity: Mapping[str, Any]) -> Engine:
-    """Return the engine of a record. Raises LaunchError for an unknown one."""
-    name = str(identity.get("name"))
-    try:
-        return registry.find(f"{name}@{identity.get('version')}")
-    except LaunchError as error:
-        # an engine that has one version only is found by its name
-        _log.debug("the recorded engine has no such version: %s", error)
-        return registry.find(name)
-
-
-def _kv_bytes(dtype: str, settings: Mapping[str, str], *, cards: bool) -> float:
-    """Return the bytes of an element of the KV cache.
-
-    An engine without cards keeps the weights' type. A file of measurements may name another one.
-    """
-    is_wide = settings.get("--kv-cache-dtype") == "auto" and "QUANT_CONFIG" not in settings
-    if dtype == "fp8" and not is_wide:
-        return 1.0
-    return 2.0 if cards else WEIGHT_BYTES[dtype]
-
-
-def _settings(plan: Mapping[str, Any]) -> dict[str, str]:
-    """Return the values of a recorded plan by name."""
-    return {
-        str(each.get("name")): str(each.get("value"))
-        for each in map(mapping, array(plan.get("settings")))
-    }
+    served = ServedSetup(limits, speed_of(setup, figure.shape))
+    if setup.engine == "static":
+        return served, replace(load, batch=batch)
+    return served, replace(load, clients=batch, recorded=True)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from gaudi_launch.core.models.hub.download import PullProgress as Download
     from gaudi_launch.core.planning.plan import Plan
+    from gaudi_launch.core.predict.simulate import Outcome
     from gaudi_launch.core.services.log.follow import LaunchProgress
     from gaudi_launch.core.services.probe import Readiness
     from gaudi_launch.core.services.state.registry import ServiceRecord
@@ -43,8 +44,8 @@ class Reporter(Protocol):
     def converted(self, shard: str) -> None:
         """Receive the name of a shard that was converted."""
 
-    def screen(self, plan: Plan, log: Path, *, quiet: bool) -> LaunchDisplay:
-        """Return the display for the launch of this plan's engine."""
+    def screen(self, plan: Plan, speed: Outcome | None, log: Path, *, quiet: bool) -> LaunchDisplay:
+        """Return the display for the launch of this plan's engine, with its predicted speed."""
 
     def until_ready(self, name: str) -> ServiceRecord:
         """Return a service when it answers, and show its launch. Raises LaunchError."""
@@ -65,7 +66,7 @@ class Silent:
     def converted(self, shard: str) -> None:
         pass
 
-    def screen(self, plan: Plan, log: Path, *, quiet: bool) -> LaunchDisplay:
+    def screen(self, plan: Plan, speed: Outcome | None, log: Path, *, quiet: bool) -> LaunchDisplay:
         return self
 
     def until_ready(self, name: str) -> ServiceRecord:

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.messages import text
@@ -23,8 +24,9 @@ from gaudi_launch.core.launch import recipe_cache
 from gaudi_launch.core.launch.machine import load
 from gaudi_launch.core.launch.model_needs import clear_old_scales
 from gaudi_launch.core.launch.model_setup import bring
+from gaudi_launch.core.launch.prediction import of_plan, record_of
 from gaudi_launch.core.launch.prepared import Prepared
-from gaudi_launch.core.launch.report import Reporter
+from gaudi_launch.core.launch.report import LaunchDisplay, Reporter
 from gaudi_launch.core.launch.route import Reserved, launch
 from gaudi_launch.core.launch.saved_plan import merged, on_this_machine
 from gaudi_launch.core.launch.service import Service
@@ -218,22 +220,29 @@ class _Serving:
             bind=machine_root() == Path("/") and made.container is None,
             restart=self.how.restart,
         )
+        record, speed = record_of(prepared, made), of_plan(prepared, made)
         given = prepared.request.environment
         environment = {**os.environ, **{name: given[name] for name in SECRETS if name in given}}
         with reservation.hold_port(made.url, name) as ports, registry.hold(name) as lock:
             log = store.service_dir(name) / service.LOG
             secrets.write()
             if self.how.detach:
-                self.reporter.screen(made, log, quiet=True).begin()
-                detach.spawn(job, made.to_json(), environment, (lock, *held, *ports))
+                self.reporter.screen(made, speed, log, quiet=True).begin()
+                detach.spawn(job, record, environment, (lock, *held, *ports))
                 return Service(name, made, log)
-            return Service(name, made, log, self._stay(job, made, environment))
+            screen = self.reporter.screen(made, speed, log, quiet=self.how.quiet)
+            return Service(name, made, log, self._stay(job, record, screen, environment))
 
-    def _stay(self, job: ServiceJob, made: Plan, environment: Mapping[str, str]) -> EngineOutcome:
+    def _stay(
+        self,
+        job: ServiceJob,
+        record: Mapping[str, Any],
+        screen: LaunchDisplay,
+        environment: Mapping[str, str],
+    ) -> EngineOutcome:
         """Run the engine in the foreground until it ends."""
         folder = store.service_dir(job.name)
-        screen = self.reporter.screen(made, folder / service.LOG, quiet=self.how.quiet)
-        store.write(folder, "plan.json", made.to_json())
+        store.write(folder, "plan.json", record)
         store.write(folder, "job.json", job)
         try:
             screen.begin()

@@ -60,14 +60,10 @@ class Query:
 
 @dataclass(frozen=True)
 class Neighbour:
-    """A figure and its distance from a query: doublings of size, batch and cards.
-
-    ``same``: it is of the same load, cards and data type.
-    """
+    """A figure and its distance from a query: doublings of size, batch and cards."""
 
     figure: Figure
     distance: float
-    same: bool = False
 
 
 @dataclass(frozen=True)
@@ -93,7 +89,7 @@ class Evidence:
 
     ``word``: "fitted" needs figures of the class, card, data type and a near number of cards in
     the fit; without them the number is "assumed", and the range contains both cases of a mixture:
-    only the selected experts are read, or all.
+    only the selected experts are read, or all. ``measured``: figures of the same load.
     """
 
     kind: Kind
@@ -105,11 +101,7 @@ class Evidence:
     neighbours: tuple[Neighbour, ...]
     learned: int = 0
     word: Word = "assumed"
-
-    @property
-    def measured(self) -> tuple[Figure, ...]:
-        """Return the shown figures of the same load."""
-        return tuple(each.figure for each in self.neighbours if each.same)
+    measured: tuple[Figure, ...] = ()
 
     def speed(self, expected: float, measure: str = "") -> Band:
         """Return the range of a speed.
@@ -138,10 +130,7 @@ def evidence_for(
     kind = kind_of(query.shape, query.setup.engine, query.batch)
     scored = [figure for figure in figures if not figure.not_scored]
     found = sorted(
-        (
-            Neighbour(figure, distance(query, figure), same_load(query, kind, figure))
-            for figure in scored
-        ),
+        (Neighbour(figure, distance(query, figure)) for figure in scored),
         key=lambda neighbour: neighbour.distance,
     )
     near = query.measured and bool(found) and found[0].distance <= NEAR
@@ -154,7 +143,8 @@ def evidence_for(
     elif query.shape.experts:
         slower, faster = _both_paths(query, constants)
         low, high = low * slower, high * faster
-    if near and found[0].same:
+    measured = tuple(figure for figure in scored if same_load(query, kind, figure))
+    if near and found[0].figure in measured:
         word = "published"
     return Evidence(
         kind=kind,
@@ -165,6 +155,7 @@ def evidence_for(
         near=near,
         neighbours=_distinct(found),
         word=word,
+        measured=measured,
     )
 
 

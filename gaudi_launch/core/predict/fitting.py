@@ -4,12 +4,15 @@ Pure numpy, deterministic.
 
 Each fitted constant has a prior: it moves from there only as far as the figures ask for. Errors are
 logarithms of predicted / published and large ones weigh less than their square.
+
+A fit evaluates all figures many times: their loads are formulas here, with equal lengths. What is
+shown for a figure is simulated (`gaudi_launch.core.launch.prediction.of_figure`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -43,8 +46,6 @@ _SPREAD: Mapping[Kind, float] = {
 }
 _ROUNDS = 15
 _STEP = 1e-4
-# a copied KV cache is read and written once more than it is read (the harness's torch.cat)
-_COPIES = 2.0
 _LATE = 0.9
 
 
@@ -63,7 +64,6 @@ class Points:
     batch: Floats
     requests: Floats
     value: Floats
-    copied: Floats
     together: Floats
     served: Floats
     waves: Floats
@@ -85,7 +85,6 @@ def points_of(figures: Sequence[Figure], names: Sequence[str]) -> Points:
         batch=np.array([figure.batch for figure in figures]),
         requests=np.array([figure.requests or figure.batch for figure in figures]),
         value=np.array([figure.value for figure in figures]),
-        copied=np.array([figure.copied for figure in figures], dtype=float),
         together=_together(figures),
         served=np.array([figure.setup.engine != "static" for figure in figures]),
         waves=np.array([figure.setup.engine == "v0" for figure in figures]),
@@ -140,8 +139,7 @@ def predicted(points: Points, values: Floats) -> Floats:
         return prefill(amounts, rates, prompts, tokens)
 
     def each(batch: Floats, context: Floats) -> Parts:
-        found = decode(amounts, rates, batch, context)
-        return replace(found, kv=found.kv * (1 + _COPIES * points.copied))
+        return decode(amounts, rates, batch, context)
 
     lengths = Lengths(points.input, points.output, points.together)
     together = static_batch(first, each, lengths, points.batch)
@@ -165,12 +163,6 @@ def predicted(points: Points, values: Floats) -> Floats:
     tpot = np.where(points.statistic == "step", step, tpot)
     times = np.where(points.measure == "tpot", tpot, ttft)
     return np.where(points.measure == "throughput", result, times)
-
-
-def predicted_values(figures: Sequence[Figure], values: Mapping[str, float]) -> list[float]:
-    """Return the model's value for each figure, in the figure's unit."""
-    found = predicted(points_of(figures, tuple(values)), np.array([*values.values()]))
-    return [float(each) for each in found]
 
 
 def errors(points: Points, values: Floats) -> Floats:

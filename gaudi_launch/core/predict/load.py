@@ -163,8 +163,8 @@ def from_trace(
 
 
 @lru_cache(maxsize=8)
-def from_ranges(inputs: tuple[int, int], outputs: tuple[int, int]) -> Load:
-    """Return lengths within ranges, half logarithmic and half uniform.
+def from_ranges(inputs: tuple[int, int], outputs: tuple[int, int], count: int = _DRAWN) -> Load:
+    """Return ``count`` lengths within ranges, half logarithmic and half uniform.
 
     The planner's prior is the same. They are spread evenly over it (an additive recurrence), so
     that a few thousand have its percentiles.
@@ -177,7 +177,7 @@ def from_ranges(inputs: tuple[int, int], outputs: tuple[int, int]) -> Load:
         return min(high, low + int(part * (high - low + 1)))
 
     found: list[LoadRequest] = []
-    for number in range(1, _DRAWN + 1):
+    for number in range(1, count + 1):
         first, second, third, fourth = (number * step % 1.0 for step in _STEPS)
         found.append((0.0, length(*inputs, first, second), length(*outputs, third, fourth)))
     return Load(tuple(found))

@@ -16,6 +16,12 @@ from gaudi_launch.core.predict.step_model import Engine, Generation, Setup
 
 # a batch of up to this size is bound by reading weights and by launching
 SMALL_BATCH = 4
+# `vllm bench serve --random-range-ratio 0.2`
+_SPREAD, _SPREAD_NOTE = 0.2, "lengths within 20 %"
+# the harness copied the KV cache at each step (torch.cat): it is read and written once more
+_COPIES, _COPIED_NOTE = 2.0, "KV cache copied"
+# assumed for runs that do not state the tokens of a step: others state 4096, 8192 or 16384
+STEP_TOKENS = 8192
 # the note of a figure that was measured on this host
 MEASURED_HERE = "measured here"
 
@@ -42,8 +48,7 @@ class Figure:
     ``requests`` of the run; 0 where they are as many as the batch. ``mode``: lazy, compiled, or ""
     where it is not stated.
 
-    ``not_scored`` says why a figure is shown only ("" for the others), ``copied`` that the harness
-    copied the KV cache at each step.
+    ``not_scored`` says why a figure is shown only ("" for the others).
     """
 
     source: str
@@ -69,9 +74,9 @@ class Figure:
         return kind_of(self.shape, self.setup.engine, self.batch)
 
     @property
-    def copied(self) -> bool:
-        """Return True if each step copied the KV cache."""
-        return "KV cache copied" in self.note
+    def spread(self) -> float:
+        """Return the share of their mean within which the lengths of the run were drawn."""
+        return _SPREAD * (_SPREAD_NOTE in self.note)
 
     @property
     def other_harness(self) -> bool:
@@ -179,7 +184,7 @@ def _figure(row: Mapping[str, str], known: Mapping[str, Shape]) -> Figure | None
         cards=int(cards),
         math=math,
         weight_bytes=each,
-        kv_bytes=each,
+        kv_bytes=each * (1 + _COPIES * (_COPIED_NOTE in row["note"])),
         engine=_engine(row["harness"], row["software"]),
         fused=row["experts"] != "all",
         step_tokens=int(row["budget"] or 0),

@@ -114,6 +114,8 @@ def generation_of(accelerator: Accelerator) -> Generation:
 
 
 def _lines(setup: Setup, shape: Shape, basis: str) -> StepTime:
+    # a prompt in one step: what chunks of it cost more is `prefill_masked`
+    setup = replace(setup, step_tokens=0)
     made = steps_of(setup, shape, values())
     amounts, rates = amounts_of(setup, shape), rates_of(setup, shape, values())
     attention = float(amounts.attention / (rates.peak_bf16 * rates.attention_share))

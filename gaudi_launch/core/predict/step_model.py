@@ -16,6 +16,8 @@ from gaudi_launch.core.predict.shape import Shape
 
 Generation = Literal["gaudi2", "gaudi3", "cpu"]
 Engine = Literal["static", "v0", "v1"]
+# the generation of an engine without cards
+PROCESSOR: Generation = "cpu"
 
 # two all-reduces a layer, each of which sends a token's hidden values (2 bytes) twice: reduce, then
 # gather

@@ -17,9 +17,10 @@ from gaudi_launch.core.base.json_values import mapping
 from gaudi_launch.core.base.messages import Message, message
 from gaudi_launch.core.base.paths import state_dir
 from gaudi_launch.core.base.plotting import check_picture, write_picture
-from gaudi_launch.core.launch.prediction import SpeedEstimate, of_record
+from gaudi_launch.core.launch.prediction import of_record
 from gaudi_launch.core.launch.saved_plan import read
 from gaudi_launch.core.predict.load import from_ranges
+from gaudi_launch.core.predict.simulate import Outcome
 from gaudi_launch.core.services.endpoint import Target, api_key, target
 from gaudi_launch.core.services.run_record import RunRecord, run_so_far
 from gaudi_launch.core.services.state import chosen, registry
@@ -92,7 +93,7 @@ class BenchReport:
 
     run: BenchRun
     path: Path | None = None
-    predicted: SpeedEstimate | None = None
+    predicted: Outcome | None = None
     problem: LaunchError | None = None
     learned: LearnOutcome | None = None
 
@@ -313,7 +314,7 @@ def kept(case: BenchCase, run: BenchRun) -> BenchReport:
     return BenchReport(run, path, _predicted(case))
 
 
-def _predicted(case: BenchCase) -> SpeedEstimate | None:
+def _predicted(case: BenchCase) -> Outcome | None:
     """Return what the step-time model expects of this load.
 
     Return None for a trace, and for a server that is not a service of this machine.

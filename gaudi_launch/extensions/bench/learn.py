@@ -202,6 +202,7 @@ def _of_run(
         raise _Unusable("learn.not_closed")
     lengths = [(summary.get(f"{name}_tokens") or 0) / completed for name in ("input", "output")]
     base = _measurement(path, setup, lengths, min(clients, completed))
+    base = replace(base, requests=float(completed))
     values = {measure: mapping(summary.get(measure)).get("p50") for measure in ("ttft", "tpot")}
     values["throughput"] = summary.get("output_rate")
     known = {name: value for name, value in values.items() if is_number(value) and value > 0}
@@ -214,14 +215,17 @@ def _measurement(
     source: Path, recorded: RecordedSetup, lengths: Sequence[float], batch: float
 ) -> Figure:
     """Return a mean TPOT without its value; ``lengths``: input and output tokens."""
+    setup = recorded.setup
+    if recorded.limits.mixed_steps and not setup.prompt_tokens:
+        setup = replace(setup, step_tokens=recorded.limits.max_num_batched_tokens)
     return Figure(
         source=str(source),
         measure="tpot",
         statistic="mean",
         harness=recorded.engine,
         software="",
-        model=recorded.model.name,
-        setup=recorded.setup,
+        model=recorded.model,
+        setup=setup,
         shape=recorded.shape,
         input=round(float(lengths[0]), 3),
         output=round(max(2.0, lengths[1]), 3),
@@ -318,7 +322,7 @@ def _remember_warmup(text: str, setup: RecordedSetup) -> None:
         return
     file = state_dir() / warmup_time.FILE_NAME
     found = warmup_time.Measured(
-        setup.engine, setup.model.name, setup.setup.cards, setup.dtype, graphs, float(seconds)
+        setup.engine, setup.model, setup.setup.cards, setup.dtype, graphs, float(seconds)
     )
     if found not in warmup_time.read_measured(file):
         with best_effort(_log, "record the warm-up of a log", OSError):

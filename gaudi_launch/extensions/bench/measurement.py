@@ -19,7 +19,7 @@ from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.json_values import mapping
 from gaudi_launch.core.base.messages import text
 from gaudi_launch.core.base.paths import state_dir
-from gaudi_launch.core.launch.prediction import BATCHED_TOKENS
+from gaudi_launch.core.launch.prediction import SETUP
 from gaudi_launch.core.services.endpoint import Target
 from gaudi_launch.extensions.bench import protocols, server, statistics
 from gaudi_launch.extensions.bench import replay as replaying
@@ -129,28 +129,13 @@ def server_facts(target: Target, model: str | None) -> dict[str, Any]:
 
 def _speed_facts(plan: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return the part of a plan that speed depends on, for `bench --learn`."""
-    engine, model = plan.get("engine"), plan.get("model")
-    if not isinstance(engine, dict) or not isinstance(model, dict):
+    engine = plan.get("engine")
+    if not isinstance(engine, dict):
         return None
     return {
         "engine": {name: engine.get(name) for name in ("name", "version")},
-        "model": {"path": model.get("path")},
-        "dtype": plan.get("dtype"),
-        "modules": plan.get("modules"),
-        "settings": [
-            {"name": BATCHED_TOKENS, "value": value} for value in _values(plan, BATCHED_TOKENS)
-        ],
+        SETUP: plan.get(SETUP),
     }
-
-
-def _values(plan: Mapping[str, Any], name: str) -> list[str]:
-    """Return the value of a setting of a plan, no element where it is not set."""
-    settings = plan.get("settings")
-    if isinstance(settings, list):
-        known = [one for one in settings if isinstance(one, dict)]
-    else:
-        known = []
-    return [str(one.get("value")) for one in known if one.get("name") == name]
 
 
 @contextlib.contextmanager

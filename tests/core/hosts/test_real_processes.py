@@ -419,11 +419,11 @@ def guard(root: Path) -> int:
 
 
 def test_a_host_that_lost_the_launcher_ends_what_it_began(tmp_path: Path) -> None:
-    answer = ssh.begin(step("a", "sleep", "300"), "c/a", {}, settle=0.1, lease=4.0)
+    answer = ssh.begin(step("a", "sleep", "300"), "c/a", {}, settle=0.1, lease=8.0)
     pid = guard(tmp_path / "a")
     # every question renews the lease
     for _ in range(12):
-        time.sleep(0.5)
+        time.sleep(1.0)
         assert living("a") == answer["pid"]
     wait_until(lambda: _session(pid) is None)
     assert (_session(answer["pid"]), living("a")) == (None, None)

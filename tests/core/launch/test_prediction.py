@@ -2,47 +2,44 @@
 
 from __future__ import annotations
 
+import json
+from itertools import product
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
 
 from gaudi_launch.commands.estimate import EstimateOptions, predicted
 from gaudi_launch.core.base.errors import ExitCode
-from gaudi_launch.core.launch.prediction import SpeedEstimate, of_record
+from gaudi_launch.core.launch import route
+from gaudi_launch.core.launch.prediction import (
+    SETUP,
+    SpeedEstimate,
+    of_plan,
+    of_record,
+    record_of,
+)
 from gaudi_launch.core.planning.launch_options import LaunchOptions
+from gaudi_launch.core.predict.limits import EngineLimits
 from gaudi_launch.core.predict.load import from_ranges
 from tests.support.refusals import failing
 
 LOAD = from_ranges((1024, 1024), (256, 256)).of_clients(32)
-RECORD: dict[str, Any] = {
-    "engine": {"name": "vllm-fork", "version": "1.22"},
-    "model": {"path": "meta-llama/Llama-3.1-8B-Instruct"},
-    "dtype": "bfloat16",
-    "modules": [0],
-}
+LIMITS = dict.fromkeys(EngineLimits.__dataclass_fields__, 0)
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"modules": []},
-        {"engine": {"name": "cpu", "version": "1"}},
-        {"engine": {"name": "gone", "version": "1"}},
-        {"model": {"path": "not-known"}},
-        {"dtype": "mxfp4"},
-        {"engine": None},
-    ],
-)
-def test_a_record_that_does_not_say_enough_is_not_predicted(change: dict[str, Any]) -> None:
-    assert of_record({**RECORD, **change}, LOAD) is None
+@pytest.mark.parametrize("setup", [None, {}, "v1", {"limits": {}}, {"limits": LIMITS}])
+def test_a_record_without_a_setup_is_not_predicted(setup: object) -> None:
+    assert of_record({SETUP: setup}, LOAD) is None
 
 
 # --- options -------------------------------------------------------------------------------------
 
 
 LLAMA, LLAMA_70B = "meta-llama/Llama-3.1-8B-Instruct", "meta-llama/Llama-3.1-70B-Instruct"
-MIXTRAL = "mistralai/Mixtral-8x7B-Instruct-v0.1"
+MIXTRAL, DEEPSEEK = "mistralai/Mixtral-8x7B-Instruct-v0.1", "deepseek-ai/DeepSeek-R1"
+HYBRID, STATES = "Qwen/Qwen3.5-35B-A3B", "ibm-granite/granite-4.0-h-small"
 ONE_CARD = {"model": LLAMA, "cards": "1", "machine": "gaudi2"}
 
 
@@ -148,28 +145,35 @@ def test_longer_prompts_have_no_shorter_first_token() -> None:
     assert times == sorted(times)
 
 
-def test_a_recorded_service_keeps_the_tokens_of_a_step() -> None:
-    settings = [{"name": "--max-num-batched-tokens", "value": "4096"}]
-    plugin = {**RECORD, "engine": {"name": "vllm-gaudi", "version": "0"}, "settings": settings}
-    found = of_record(plugin, LOAD)
-    assert found is not None
-    assert found.outcome.setup.limits.max_num_batched_tokens == 4096
-    fp8 = of_record({**RECORD, "dtype": "fp8"}, LOAD)
-    assert fp8 is not None
-    setup = fp8.outcome.setup.speed.setup
-    assert (setup.kv_bytes, setup.weight_bytes) == (1.0, 1.0)
-    assert (fp8.dtype, fp8.engine, fp8.plan) == ("fp8", "vllm-fork@1.22", None)
+CLASSES = (LLAMA, LLAMA_70B, MIXTRAL, DEEPSEEK, HYBRID, STATES)
+ENGINES = ("vllm-gaudi", "vllm-fork@1.22", "vllm-fork@1.21", "tgi@3.3.5")
+PLANS = [*product(CLASSES, ENGINES, ("bf16", "fp8"), ("gaudi2", "gaudi3"))]
 
 
-@pytest.mark.parametrize("engine", ["vllm-gaudi", "vllm-fork@1.22", "tgi@3.3.5"])
-def test_a_service_is_predicted_as_its_plan(engine: str) -> None:
-    planned = found({"engine": engine, "cards": "8", "max_prefill_seqs": "4"})
-    assert planned.plan is not None
-    kept = of_record(planned.plan.to_json(), planned.outcome.load)
+@pytest.mark.parametrize("plan", Random(37).sample(PLANS, 24), ids=" ".join)
+def test_a_service_is_predicted_as_its_plan(plan: tuple[str, str, str, str]) -> None:
+    model, engine, dtype, machine = plan
+    made, prepared = route.plan(
+        LaunchOptions(model=model, engine=engine, dtype=dtype, machine=machine, cards=8, force=True)
+    )
+    planned, record = of_plan(prepared, made), json.dumps(record_of(prepared, made))
+    if planned is None:
+        assert SETUP not in json.loads(record)
+        return
+    kept = of_record(json.loads(record), planned.load)
     assert kept is not None
-    assert kept.outcome.tokens == pytest.approx(planned.outcome.tokens, rel=0.02)
+    ours, theirs = planned.setup, kept.setup
+    assert (ours.limits, ours.dtype, ours.measured) == (
+        theirs.limits,
+        theirs.dtype,
+        theirs.measured,
+    )
+    assert (ours.speed.setup, ours.speed.shape) == (theirs.speed.setup, theirs.speed.shape)
+    assert (kept.tokens, kept.ttft.mean) == (planned.tokens, planned.ttft.mean)
 
 
 def test_a_simulated_service_is_not_predicted() -> None:
-    engine = {**RECORD["engine"], "simulated": True}
-    assert of_record({**RECORD, "engine": engine}, LOAD) is None
+    made, prepared = route.plan(LaunchOptions(model=LLAMA, engine="simulated"))
+    planned = of_plan(prepared, made)
+    assert planned is not None
+    assert of_record(record_of(prepared, made), planned.load) is None

@@ -10,7 +10,7 @@ import pytest
 
 from gaudi_launch.core.base.errors import ExitCode
 from gaudi_launch.core.launch import route
-from gaudi_launch.core.launch.prediction import of_record
+from gaudi_launch.core.launch.prediction import of_record, record_of
 from gaudi_launch.core.planning.launch_options import LaunchOptions
 from gaudi_launch.core.predict.load import Load, from_ranges
 from gaudi_launch.core.services.endpoint import Target
@@ -89,7 +89,8 @@ def test_a_service_is_predicted_for_the_load_that_is_sent(
     numbers: dict[str, Any], load: Load | None, tmp_path: Path
 ) -> None:
     options = LaunchOptions(model="Qwen/Qwen3-8B", machine="simulated:hls2", cards=1)
-    plan = route.plan(options)[0].to_json()
+    made, prepared = route.plan(options)
+    plan = record_of(prepared, made)
     lengths = {"input": (100, 301), "output": (10, 21)}
     measured = case(save=str(tmp_path / "run.json"), **{**lengths, **numbers})
     known = replace(measured, found=Target(URL, plan=plan))
@@ -97,8 +98,8 @@ def test_a_service_is_predicted_for_the_load_that_is_sent(
     predicted = bench.kept(known, RUN).predicted
     assert (expected is None) is (load is None) is (predicted is None)
     if expected is not None and predicted is not None:
-        assert predicted.outcome.load == load
-        assert predicted.outcome.e2e.mean == expected.outcome.e2e.mean
+        assert predicted.load == load
+        assert predicted.e2e.mean == expected.e2e.mean
     # nor of a trace, or a server without a record
     for other in (replace(known.options, trace="t.csv"), known.options):
         found = known.found if other.trace else Target(URL)

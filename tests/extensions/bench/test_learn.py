@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from gaudi_launch.core.base import codec
 from gaudi_launch.core.base.errors import ExitCode
 from gaudi_launch.core.base.paths import state_dir
 from gaudi_launch.core.buckets.warmup_time import FILE_NAME, read_measured
-from gaudi_launch.core.launch.prediction import of_record
+from gaudi_launch.core.launch.prediction import RecordedSetup, of_figure, of_record
 from gaudi_launch.core.predict.learned import read_learned, state_file
 from gaudi_launch.core.predict.load import from_ranges
+from gaudi_launch.core.predict.shape import Shape
+from gaudi_launch.core.predict.step_model import Setup
 from gaudi_launch.core.services.endpoint import Target
 from gaudi_launch.core.services.state import store
 from gaudi_launch.extensions.bench.case import BenchReport
@@ -30,13 +34,8 @@ from gaudi_launch.extensions.bench.measurement import server_facts
 from gaudi_launch.extensions.bench.run_file import load
 from tests.support.places import DATA
 from tests.support.refusals import refused
+from tests.support.traces import limits
 
-SHAPE = {
-    "hidden_size": 576,
-    "num_hidden_layers": 30,
-    "num_attention_heads": 9,
-    "num_key_value_heads": 3,
-}
 LOG = (
     "Engine 000: Avg prompt throughput: {prompt} tokens/s, Avg generation throughput: {made} "
     "tokens/s, Running: {running} reqs, Waiting: {waiting} reqs, GPU KV cache usage: 1.0%, "
@@ -62,25 +61,20 @@ vllm:generation_tokens_total{model_name="demo"} 500.0
 pytestmark = pytest.mark.usefixtures("own_folders")
 
 
+SETUP = RecordedSetup(
+    engine="cpu",
+    model="demo",
+    dtype="float32",
+    limits=limits(mixed_steps=True, max_num_batched_tokens=2048),
+    setup=Setup("cpu", 1, "bf16", 4.0, 4.0, "v1", prompt_tokens=2048),
+    shape=Shape(30, 30, 576, 1536, 1e8, 2.8e7, 576, 3, 64),
+    measured=True,
+)
+
+
 @pytest.fixture
-def plan(tmp_path: Path) -> dict[str, Any]:
-    model = tmp_path / "demo"
-    model.mkdir()
-    config = {
-        "architectures": ["LlamaForCausalLM"],
-        "model_type": "llama",
-        "intermediate_size": 1536,
-        "vocab_size": 49152,
-        "torch_dtype": "float32",
-        **SHAPE,
-    }
-    (model / "config.json").write_text(json.dumps(config))
-    return {
-        "engine": {"name": "cpu", "version": "0.32.0"},
-        "model": {"path": str(model)},
-        "dtype": "float32",
-        "modules": [],
-    }
+def plan() -> dict[str, Any]:
+    return {"engine": {"name": "cpu", "version": "0.32.0"}, "setup": codec.write(SETUP)}
 
 
 def bench(path: Path, record: dict[str, Any] | None, **changes: Any) -> str:
@@ -105,20 +99,22 @@ def bench(path: Path, record: dict[str, Any] | None, **changes: Any) -> str:
     return str(path)
 
 
-@pytest.mark.parametrize(
-    ("settings", "tokens"),
-    [
-        ([{"name": "--max-num-batched-tokens", "value": "2048"}], 2048),
-        ([{"name": "--max-num-batched-tokens", "value": None}, 7], 0),
-        (None, 0),
-    ],
-)
-def test_a_run_keeps_the_tokens_of_a_step(
-    plan: dict[str, Any], tmp_path: Path, settings: list[Any] | None, tokens: int
-) -> None:
-    facts = server_facts(Target("http://a:1", plan={**plan, "settings": settings}), "demo")
+def test_a_run_keeps_the_setup_of_its_server(plan: dict[str, Any], tmp_path: Path) -> None:
+    facts = server_facts(Target("http://a:1", plan={**plan, "settings": []}), "demo")
     found = read_result(Path(bench(tmp_path / "run.json", facts["plan"])), "")
-    assert {each.setup.prompt_tokens for each in found.measurements} == {tokens}
+    assert {(each.setup, each.shape) for each in found.measurements} == {(SETUP.setup, SETUP.shape)}
+
+
+@pytest.mark.parametrize("tokens", [256, 2048])
+def test_a_run_is_predicted_as_its_server(tokens: int, tmp_path: Path) -> None:
+    served = limits(mixed_steps=True, max_num_batched_tokens=tokens)
+    recorded = replace(SETUP, limits=served, setup=Setup("gaudi2", 1, "bf16", 2.0, 2.0, "v1"))
+    record = {"engine": {}, "setup": codec.write(recorded)}
+    found = read_result(Path(bench(tmp_path / "run.json", record)), "").measurements[-1]
+    sent = replace(from_ranges((100, 100), (50, 50), 16), clients=8, recorded=True)
+    expected = of_record(record, sent)
+    assert expected is not None and found.measure == "throughput"
+    assert of_figure(found) == pytest.approx(expected.tokens, rel=1e-9)
 
 
 def service(plan: dict[str, Any], log: Path) -> None:
@@ -232,10 +228,9 @@ def test_predictions_of_this_host_follow_and_unlearn_ends_it(
     assert (outcome.learned.version, len(outcome.results[0].measurements)) == (1, 3)
     found = of_record(plan, asked)
     assert found is not None
-    evidence = found.outcome.evidence
-    assert (found.hardware, evidence.learned, evidence.near) == ("cpu", 1, True)
-    assert found.outcome.tpot.mean == pytest.approx(0.02, rel=0.25)
-    assert found.outcome.tokens == pytest.approx(300, rel=0.25)
+    assert (found.evidence.learned, found.evidence.near) == (1, True)
+    assert found.tpot.mean == pytest.approx(0.02, rel=0.25)
+    assert found.tokens == pytest.approx(300, rel=0.25)
     unlearn()
     unlearn()
     assert of_record(plan, asked) is None

@@ -12,6 +12,7 @@ import pytest
 from gaudi_launch.core.services.state.registry import ServiceRecord
 from gaudi_launch.extensions.watch import sampler
 from gaudi_launch.extensions.watch.sampler import Sampler, SystemSampler
+from tests.support.waiting import GENEROUS
 
 
 def record(name: str, *, alive: bool, modules: list[int]) -> ServiceRecord:
@@ -46,11 +47,11 @@ def test_disks_have_sizes_and_a_dead_one_delays_nothing(monkeypatch: pytest.Monk
     go = threading.Event()
 
     def hang(place: object) -> None:
-        go.wait(30)
+        go.wait(GENEROUS)
         raise OSError
 
     monkeypatch.setattr(os, "statvfs", hang)
     began = time.monotonic()
     assert SystemSampler(lambda: 0.0).disks() == ()
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < GENEROUS / 2
     go.set()

@@ -73,8 +73,8 @@ def test_once_is_as_slow_as_the_timeout_of_the_slowest(
     good: Member, hanging: Member, failing: Member
 ) -> None:
     began = time.monotonic()
-    found = sample_all([watch(member, 3.0) for member in (good, hanging, failing)])
-    assert 3 <= time.monotonic() - began < 8
+    found = sample_all([watch(member, 5.0) for member in (good, hanging, failing)])
+    assert 5 <= time.monotonic() - began < GENEROUS / 2
     assert [(host.host, host.answers, len(host.cards)) for host in found] == [
         ("good", True, 8),
         ("hanging", False, 0),
