@@ -169,9 +169,8 @@ def _in_memory() -> str | None:
     if "TMPDIR" in os.environ or not os.access(_MEMORY, os.W_OK):
         return None
     room = min(shutil.disk_usage(_MEMORY).free, psutil.virtual_memory().available)
-    if room < _LEAST_ROOM or os.statvfs(_MEMORY).f_flag & os.ST_NOEXEC:
-        return None
-    return _MEMORY
+    runs_programs = not os.statvfs(_MEMORY).f_flag & os.ST_NOEXEC
+    return _MEMORY if runs_programs and room > _LEAST_ROOM else None
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:

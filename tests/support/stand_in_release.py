@@ -81,13 +81,7 @@ def make_arg_parser(parser):
 OPTIONS
     return parser
 """
-_PARSER = """
-import argparse
-
-
-class FlexibleArgumentParser(argparse.ArgumentParser):
-    pass
-"""
+_PARSER = "from argparse import ArgumentParser as FlexibleArgumentParser\n"
 _BUCKETS = """
 import os
 import sys

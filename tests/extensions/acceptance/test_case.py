@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import random
@@ -19,7 +20,7 @@ from gaudi_launch.cli.main import run
 from gaudi_launch.extensions.acceptance.records import all_steps
 from gaudi_launch.extensions.acceptance.steps import pair_rounds
 from tests.support.card_tools import write_server
-from tests.support.waiting import GENEROUS
+from tests.support.waiting import GENEROUS, until
 
 ROOT = os.geteuid() == 0
 STEPS = tuple(all_steps().values())
@@ -239,35 +240,26 @@ def test_killed_at_drawn_moments_it_leaves_no_process_and_resumes(tmp_path: Path
         time.sleep(chance.uniform(0.0, 1.0))
         process.send_signal((signal.SIGKILL, signal.SIGINT, signal.SIGTERM)[number % 3])
         process.wait(GENEROUS)
-        assert _left(tmp_path) == []
+        until(lambda: _has_ended(tmp_path), "the end of all processes", 5)
         done.append(len(json.loads(record.read_text())["results"]))
     assert done == sorted(done) and done[-1] > 0
     finished = subprocess.run(command, env=environment, capture_output=True, timeout=GENEROUS)
     report = json.loads(finished.stdout)
     assert [each["name"] for each in report["steps"]] == [e.name for e in STEPS if e.level == 1]
-    assert (finished.returncode, not record.exists(), _left(tmp_path)) == (0, True, [])
+    until(lambda: _has_ended(tmp_path), "the end of all processes", 5)
+    assert (finished.returncode, record.exists()) == (0, False)
     calls = (tmp_path / "machine/tools.json.calls").read_text()
     # no step that was kept ran again: eight cards, three tests, and those that were killed
     assert calls.count("gaudi_card_rates") <= 8 * (3 + 4)
 
 
-def _left(folder: Path) -> list[int]:
-    """Return the processes of a run, by its environment, that outlive it for a second."""
-
-    def alive() -> list[int]:
-        found = []
-        for each in psutil.process_iter():
-            try:
-                if each.environ().get("ACCEPTANCE_TOKEN") == str(folder):
-                    found.append(each.pid)
-            except psutil.Error:
-                continue
-        return found
-
-    end = time.monotonic() + 5
-    while (left := alive()) and time.monotonic() < end:
-        time.sleep(0.05)
-    return left
+def _has_ended(folder: Path) -> bool:
+    """Return True if no process of a run is left, by its environment."""
+    for each in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            if each.environ().get("ACCEPTANCE_TOKEN") == str(folder):
+                return False
+    return True
 
 
 @pytest.mark.parametrize("count", range(2, 9))
