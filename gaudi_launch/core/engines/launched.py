@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from fnmatch import filter as matching
 from fnmatch import fnmatchcase
 from functools import cached_property
 from pathlib import Path
@@ -19,7 +20,6 @@ from gaudi_launch.core.planning.engine_argument import json_keys
 _log = logging.getLogger(__name__)
 # vllm-project/vllm-gaudi#1749: a plane of the mask with 2 bytes for each pair of tokens
 _PLANE = 1 << 31
-_WILDCARDS = frozenset("*?[")
 
 
 @dataclass(frozen=True)
@@ -51,16 +51,10 @@ class Launched:
             return self._number(name) > int(least)
         name, valued, value = word.partition("=")
         name, _, key = name.partition(".")
-        given = self._given(name)
+        given = [self.settings[each] for each in matching(self.settings, name)]
         if key:
             given = [json_keys(each).get(key, "") for each in given]
         return any(fnmatchcase(each, value if valued else "*") for each in given)
-
-    def _given(self, pattern: str) -> list[str]:
-        """Return the values of the options and variables whose names match."""
-        if _WILDCARDS.isdisjoint(pattern):
-            return [self.settings[pattern]] if pattern in self.settings else []
-        return [self.settings[each] for each in self.settings if fnmatchcase(each, pattern)]
 
     def _number(self, name: str) -> int:
         text = self.settings.get(name, "")

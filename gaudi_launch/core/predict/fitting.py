@@ -85,7 +85,12 @@ def points_of(figures: Sequence[Figure], names: Sequence[str]) -> Points:
         batch=np.array([figure.batch for figure in figures]),
         requests=np.array([figure.requests or figure.batch for figure in figures]),
         value=np.array([figure.value for figure in figures]),
-        together=_together(figures),
+        together=np.array(
+            [
+                prompts_together(figure.setup.prompt_tokens, figure.input, figure.batch)
+                for figure in figures
+            ]
+        ),
         served=np.array([figure.setup.engine != "static" for figure in figures]),
         waves=np.array([figure.setup.engine == "v0" for figure in figures]),
         measure=np.array([figure.measure for figure in figures]),
@@ -114,16 +119,6 @@ def _amounts(figures: Sequence[Figure]) -> Amounts:
         for field in fields(Amounts)
     }
     return Amounts(**columns)
-
-
-def _together(figures: Sequence[Figure]) -> Floats:
-    """Return the prompts of one step of each figure."""
-    return np.array(
-        [
-            prompts_together(figure.setup.prompt_tokens, figure.input, figure.batch)
-            for figure in figures
-        ]
-    )
 
 
 def predicted(points: Points, values: Floats) -> Floats:
