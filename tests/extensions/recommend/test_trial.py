@@ -94,8 +94,8 @@ def test_the_replicas_are_the_fewest_that_meet_the_targets_on_every_request(
 ) -> None:
     targets, load = Targets(0.6, None), bursts(seed)
     made = simulation("cost", nodes=None, load=load, rate=rate, targets=targets)
-    first = made.exact(ONE)
-    found = made.settled(first)
+    # each candidate that is planned, not only the best of them
+    found = made.exact(ONE)
     assert found.served is not None and found.settled and found.meets
     assert found.outcome is not None and found.outcome.requests == 400
 
