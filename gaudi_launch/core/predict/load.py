@@ -84,7 +84,9 @@ class Load:
         return self
 
     def with_cache(self, tokens: int) -> Load:
-        """Return the load of an engine with a prefix cache of ``tokens`` tokens; 0: without one.
+        """Return the load of an engine with a prefix cache of ``tokens`` tokens.
+
+        0: without one.
 
         Assumed: requests with a common beginning reach the same replica, and the cache forgets what
         was used longest ago.

@@ -32,9 +32,9 @@ def carried(
     most: int | None,
     near: float = 0.0,
 ) -> float:
-    """Return the most that ``setup`` carries within the targets, in requests/s or clients.
+    """Return the most that ``setup`` carries within the targets.
 
-    0 where even an idle one misses them, or accepts no request.
+    In requests per second, or clients; 0 where even an idle one misses them, or accepts no request.
     ``most``: simulate only this many requests, to compare; None: as many as there are. ``near``:
     where the answer is expected.
     """
@@ -83,9 +83,9 @@ def _within(
 
 
 def fewest(least: int, most: int, near: int, meets: Callable[[int], bool]) -> int:
-    """Return the fewest from ``least`` to ``most`` that meet; one more where none does.
+    """Return the fewest from ``least`` to ``most`` that meet.
 
-    ``near`` is tried first; then in steps that double, then in halves.
+    One more where none does. ``near`` is tried first; then in steps that double, then in halves.
 
     >>> [fewest(1, 9, near, lambda number: number > 5) for near in (1, 4, 6, 9)]
     [6, 6, 6, 6]

@@ -327,7 +327,7 @@ def _about_best(one: Simulation, quick: Sequence[Trial]) -> list[Trial]:
 
 
 def _is_open(one: Simulation, found: Sequence[Trial], other: Trial) -> bool:
-    """Return True while one nearly meets the targets, none has a plan, or another needs less."""
+    """Return True while one nearly meets, none has a plan, or the other is better."""
     least = min(trial.miss for trial in found)
     if least > 1:
         return least == math.inf or least < _FAR

@@ -27,7 +27,7 @@ from gaudi_launch.extensions.recommend.space import Candidate, SearchCase
 
 # requests of a simulation: to rank by speed or by the number of replicas, and to compare
 _QUICK, _COUNTED, _EXACT = 500, 3000, 4000
-# by so much a part may be later than all, where only lengths make a request late
+# a part may be later than all by this factor, where only lengths make a request late
 _NEARLY = 1.1
 # more replicas than this beyond the fewest only lower a latency that meets its target
 _MORE_REPLICAS = 8
@@ -245,7 +245,7 @@ class Simulation:
     def _carried(
         self, trial: Trial, setup: ServedSetup, most: int | None, factor: float = 1.0
     ) -> float:
-        """Return the most that one virtual engine carries within ``factor`` times the targets."""
+        """Return what one virtual engine carries within ``factor`` times the targets."""
         targets, clients = self.goal.targets.times(factor), bool(self.goal.clients)
         return carried(setup, self.case.load, targets, clients=clients, most=most, near=trial.each)
 
