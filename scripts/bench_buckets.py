@@ -24,7 +24,7 @@ from gaudi_launch.core.buckets.engine_buckets import engine_buckets
 from gaudi_launch.core.buckets.families import CONTEXT_LADDER, EVERY_CONTEXT, PLAIN_GRID
 from gaudi_launch.core.buckets.optimiser.bucket_planner import BucketGoal, plan
 from gaudi_launch.core.buckets.optimiser.padding_cost import score
-from gaudi_launch.core.buckets.past_requests import RequestLengths, read_workload
+from gaudi_launch.core.buckets.past_requests import RequestLengths, read_past
 from gaudi_launch.core.buckets.strategies import arguments_of, script_ranges
 from gaudi_launch.core.predict.limits import EngineLimits
 from gaudi_launch.core.predict.simulator import Shapes, serve
@@ -61,7 +61,9 @@ def main() -> None:
         _, limits, slower, cost = next(
             entry for entry in SETTINGS if Path(name).name.startswith(entry[0])
         )
-        requests = [(t * slower, i, o) for t, i, o in read_workload(name) if i <= limits.input_max]
+        requests = [
+            (t * slower, i, o) for t, i, o in read_past(name).requests if i <= limits.input_max
+        ]
         for prompts in (1, limits.max_num_seqs):
             bench(
                 table,

@@ -111,17 +111,12 @@ _HISTOGRAMS = {
 }
 
 
-def read_workload(source: str) -> list[RequestLengths]:
+def read_past(source: str) -> PastRequests:
     """Return requests from a file or from the URL of a running server.
 
     A file is CSV, JSON lines or a saved /metrics page; also .gz. Raises LaunchError: USAGE when it
     cannot be read as requests, FAILED when the server does not answer.
     """
-    return read_past(source).requests
-
-
-def read_past(source: str) -> PastRequests:
-    """Return requests as `read_workload`, with everything that the source states."""
     if source.startswith(("http://", "https://")):
         text = fetch_metrics(source)
     else:

@@ -87,6 +87,11 @@ class EngineLimits:
         return min(self.num_blocks, self.cache_blocks or self.num_blocks)
 
     @property
+    def prefix_tokens(self) -> int:
+        """Return the tokens that the prefix cache keeps at most; 0 without one."""
+        return self.prefix_caching * self.physical_blocks * self.block_size
+
+    @property
     def named_blocks(self) -> int:
         """Return the most blocks that a decode step can name.
 

@@ -86,10 +86,12 @@ class Load:
     def with_cache(self, tokens: int) -> Load:
         """Return the load of an engine with a prefix cache of ``tokens`` tokens.
 
+        0: without one.
+
         Assumed: requests with a common beginning reach the same replica, and the cache forgets what
         was used longest ago.
         """
-        if not self.shared:
+        if not (self.shared and tokens):
             return self
         kept = tuple(each.tokens if each.distance <= tokens else 0 for each in self.shared)
         return replace(self, cached=kept)

@@ -237,9 +237,7 @@ def simulate(
     import_numpy()
     if load.batch:
         return _static(setup, load)
-    limits = setup.limits
-    if limits.prefix_caching:
-        load = load.with_cache(limits.physical_blocks * limits.block_size)
+    load = load.with_cache(setup.limits.prefix_tokens)
     if load.clients:
         return _closed(setup, load, most)
     if full is None:
@@ -332,10 +330,9 @@ def most_rate(setup: ServedSetup, load: Load, most: int | None = None) -> float 
     """
     import numpy as np
 
-    seqs = setup.limits.max_num_seqs
+    seqs, load = setup.limits.max_num_seqs, load.with_cache(setup.limits.prefix_tokens)
     count = max(most or _FULL, 2 * seqs)
-    times = _run(setup, load.sent(min(count, _FULL)), concurrency=seqs)
-    done = np.sort(_known(times.done))
+    done = np.sort(_known(_run(setup, load.sent(min(count, _FULL)), concurrency=seqs).done))
     if not len(done):
         return None
     # filling and emptying do not show its rate; very short runs have nothing else

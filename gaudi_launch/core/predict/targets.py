@@ -8,10 +8,6 @@ from dataclasses import dataclass, replace
 from gaudi_launch.core.base.optional import mapped
 from gaudi_launch.core.predict.simulate import Latency, Outcome
 
-# the share of each target that is kept free: other arrivals of one load move a percentile by about
-# this much (measured with other seeds of the simulator, scripts/acceptance/recommend.py)
-RESERVE = 0.02
-
 
 @dataclass(frozen=True)
 class Targets:

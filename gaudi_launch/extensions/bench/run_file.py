@@ -12,6 +12,7 @@ from typing import Any
 
 from gaudi_launch.core.base import codec
 from gaudi_launch.core.base.errors import ExitCode, LaunchError, file_error
+from gaudi_launch.core.base.messages import Message
 from gaudi_launch.core.base.paths import write_whole
 from gaudi_launch.core.base.reader import read_json
 
@@ -37,7 +38,7 @@ class BenchWorkload:
 
     ``arrivals``: own (the trace's times), rate (made at a rate), closed (each waits for a free
     slot). ``concurrency`` is the maximum in progress; None: as many as arrive. ``left_out``
-    requests of the source were longer than the server accepts.
+    requests of the source were longer than the server accepts. ``notes`` are those of its reader.
     """
 
     requests: tuple[WorkloadRequest, ...]
@@ -46,6 +47,7 @@ class BenchWorkload:
     source: str
     left_out: int = 0
     rate: float | None = None
+    notes: tuple[Message, ...] = ()
 
     def hastened(self, scale: float) -> BenchWorkload:
         """Return the workload with its arrivals ``scale`` times as fast."""
@@ -70,6 +72,7 @@ class BenchWorkload:
             "input_tokens": sum(request.input for request in self.requests),
             "output_tokens": sum(request.output for request in self.requests),
             "digest": self.digest,
+            "notes": [note.to_json() for note in self.notes],
         }
 
 

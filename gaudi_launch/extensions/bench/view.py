@@ -246,7 +246,7 @@ def _rates(run: BenchRun) -> str:
 
 
 def _notes(run: BenchRun) -> list[str]:
-    notes = []
+    notes = [note["message"] for note in run.workload.get("notes", ())]
     if run.facts.get("simulated"):
         notes.append(text("measure.note_simulated"))
         of_cards = run.facts.get("simulated_run")
@@ -256,10 +256,8 @@ def _notes(run: BenchRun) -> list[str]:
         else:
             notes.append(text("measure.note_scale"))
     if run.facts.get("interrupted"):
-        planned = run.workload.get("requests")
-        notes.append(
-            text("measure.note_interrupted", done=run.summary.get("requests"), planned=planned)
-        )
+        counts = {"done": run.summary.get("requests"), "planned": run.workload.get("requests")}
+        notes.append(text("measure.note_interrupted", **counts))
     if run.workload.get("left_out"):
         notes.append(text("measure.note_left_out", count=run.workload["left_out"]))
     good = [sample for sample in run.samples if sample.ok]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
-from gaudi_launch.core.buckets.past_requests import read_workload
+from gaudi_launch.core.buckets.past_requests import read_past
 from gaudi_launch.extensions.bench.options import BenchOptions
 from gaudi_launch.extensions.bench.run_file import BenchWorkload, WorkloadRequest
 
@@ -33,18 +33,17 @@ def from_trace(options: BenchOptions) -> BenchWorkload:
     ``requests`` keeps this number of first requests, ``seconds`` those of its first seconds. Raises
     LaunchError (USAGE) for a file that is not a trace, or when nothing is left.
     """
-    source, rate, concurrency = options.trace, options.rate, options.concurrency
-    rows = [WorkloadRequest(at, tokens, made) for at, tokens, made in read_workload(source)]
+    past, rate = read_past(options.trace), options.rate
+    rows = [WorkloadRequest(*request) for request in past.requests]
     if options.seconds is not None:
         rows = [row for row in rows if row.at <= options.seconds]
     rows = rows[: options.requests]
+    own = BenchWorkload(tuple(rows), "own", options.concurrency, options.trace, notes=past.notes)
     if rate is None:
-        return BenchWorkload(tuple(rows), "own", concurrency, source)
+        return own
     if len(rows) > 1:
-        span = rows[-1].at or 1.0
-        scale = (len(rows) - 1) / rate / span
-        rows = [replace(row, at=row.at * scale) for row in rows]
-    return BenchWorkload(tuple(rows), "rate", concurrency, source, rate=rate)
+        own = own.hastened(rate * (rows[-1].at or 1.0) / (len(rows) - 1))
+    return replace(own, arrivals="rate", rate=rate)
 
 
 def made_up(options: BenchOptions) -> BenchWorkload:
@@ -54,8 +53,7 @@ def made_up(options: BenchOptions) -> BenchWorkload:
     ``concurrency``.
     """
     rate, seed = options.rate, options.seed or 0
-    chance = random.Random(seed)
-    rows, at = [], 0.0
+    chance, rows, at = random.Random(seed), [], 0.0
     for _ in range(options.requests or REQUESTS):
         rows.append(
             WorkloadRequest(at, chance.randint(*options.inputs), chance.randint(*options.outputs))

@@ -156,7 +156,7 @@ class Fitting:
 
     def group(self, candidate: Candidate) -> Group:
         """Return the group of a candidate."""
-        return self.groups[_kind(candidate)]
+        return self.groups[kind_of(candidate)]
 
     def nearest(self, wanted: Candidate) -> Candidate | None:
         """Return the candidate with the tokens per step nearest below, else the fewest."""
@@ -167,8 +167,8 @@ class Fitting:
         return min(alike, key=lambda each: each.tokens, default=None)
 
 
-def _kind(candidate: Candidate) -> Candidate:
-    """Return what a candidate has in common with its group."""
+def kind_of(candidate: Candidate) -> Candidate:
+    """Return a candidate that represents its group."""
     return replace(candidate, batch=1, prompts=1, tokens=1, padding="")
 
 
@@ -187,12 +187,12 @@ def fitting(case: SearchCase) -> Fitting:
     found: list[Candidate] = []
     groups: dict[Candidate, Group] = {}
     for sample in samples(case):
-        key = replace(_kind(sample), length=0)
+        key = replace(kind_of(sample), length=0)
         group = Group(case, case.engine(sample.engine), sample)
         if lengths.get(key, 0) == _LENGTHS or group.memory is None:
             continue
         lengths[key] = lengths.get(key, 0) + 1
-        groups[_kind(sample)] = group
+        groups[kind_of(sample)] = group
         found += members(case, sample)
     return Fitting(tuple(found), groups)
 

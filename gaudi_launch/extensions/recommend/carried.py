@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from gaudi_launch.core.predict.limits import EngineLimits
 from gaudi_launch.core.predict.load import Load
 from gaudi_launch.core.predict.simulate import Outcome, ServedSetup, most_rate, simulate
-from gaudi_launch.core.predict.targets import RESERVE, Targets
+from gaudi_launch.core.predict.targets import Targets
 
 # fractions of a replica's maximum. Close to the maximum a queue grows without end, which no run of
 # some ten thousand requests would show; the last fraction is therefore the ceiling
@@ -17,22 +16,11 @@ SHARES = (0.02, *(step / 20 for step in range(1, 19)))
 CEILING = SHARES[-1]
 # loads that show which of several candidates carries most
 QUICK_SHARES = (0.06, 0.15, 0.3, 0.55, 0.75, CEILING)
+# the share of each target that is kept free: other arrivals of one load move a percentile by about
+# this much (measured with other seeds of the simulator, scripts/acceptance/recommend.py)
+RESERVE = 0.02
 # more clients than requests that run only wait
 _CLIENT_STEPS = (0.75, 1.0)
-
-
-@dataclass(frozen=True)
-class Carried:
-    """The most that one replica carries within the targets.
-
-    In requests per second, or clients; 0 where even an idle one misses them.
-    ``idle`` is the outcome of the least load where that is too much, ``full`` the requests per
-    second of a replica that always has more waiting.
-    """
-
-    amount: float
-    full: float
-    idle: Outcome | None = None
 
 
 def carried(
@@ -43,16 +31,16 @@ def carried(
     clients: bool,
     most: int | None,
     near: float = 0.0,
-) -> Carried | None:
+) -> float:
     """Return the most that ``setup`` carries within the targets.
 
-    None where it accepts no request.
+    In requests per second, or clients; 0 where even an idle one misses them, or accepts no request.
     ``most``: simulate only this many requests, to compare; None: as many as there are. ``near``:
     where the answer is expected.
     """
     full = most_rate(setup, load, most)
     if full is None:
-        return None
+        return 0.0
     shares = QUICK_SHARES if most is not None and most < 1000 else SHARES
     amounts = [share * full for share in shares]
     if clients:
@@ -71,11 +59,9 @@ def carried(
     if not found:
         # where only the targets themselves can be met, they count
         found = _within(amounts, at, targets, 0)
-    if not found:
-        return Carried(0.0, full, at(0))
-    if clients:
-        found = max(1.0, math.floor(found + 1e-9))
-    return Carried(found, full)
+    if found and clients:
+        return max(1.0, math.floor(found + 1e-9))
+    return found
 
 
 def _within(
@@ -85,25 +71,41 @@ def _within(
 
     ``begin`` is tried first.
     """
-    low, high = -1, len(amounts)
-    middle = min(begin, high - 1)
-    while high - low > 1:
-        if targets.missed(at(middle)):
-            high = middle
-            following = middle - 1
-        else:
-            low = middle
-            following = middle + 1
-        middle = (low + high) // 2
-        if begin and (low < 0 or high == len(amounts)):
-            # no bound on the other side yet
-            middle = following
-    if low < 0:
+    last = len(amounts) - 1
+    missed = fewest(0, last, min(begin, last), lambda number: bool(targets.missed(at(number))))
+    if not missed:
         return 0.0
-    if high == len(amounts):
-        return amounts[low]
-    part = targets.crossing(at(low), at(high))
-    return amounts[low] + part * (amounts[high] - amounts[low])
+    within = amounts[missed - 1]
+    if missed > last:
+        return within
+    part = targets.crossing(at(missed - 1), at(missed))
+    return within + part * (amounts[missed] - within)
+
+
+def fewest(least: int, most: int, near: int, meets: Callable[[int], bool]) -> int:
+    """Return the fewest from ``least`` to ``most`` that meet.
+
+    One more where none does. ``near`` is tried first; then in steps that double, then in halves.
+
+    >>> [fewest(1, 9, near, lambda number: number > 5) for near in (1, 4, 6, 9)]
+    [6, 6, 6, 6]
+    >>> fewest(3, 9, 4, lambda number: True), fewest(3, 9, 4, lambda number: False)
+    (3, 10)
+    """
+    low, high = least - 1, most + 1
+    number, step = near, 1
+    while high - low > 1:
+        if meets(number):
+            high = number
+        else:
+            low = number
+        number = (low + high) // 2
+        if low < least:
+            number = max(least, high - step)
+        elif high > most:
+            number = min(most, low + step)
+        step *= 2
+    return high
 
 
 def client_counts(limits: EngineLimits) -> list[int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import filterfalse
 from operator import attrgetter
 from typing import Any
@@ -162,11 +162,10 @@ def _nothing_shown(done: int) -> None:
 
 @dataclass(frozen=True)
 class _Simulations:
-    """Trials of several candidates; ``near``: what each carries by few requests."""
+    """Trials of several candidates."""
 
     one: Simulation
     able: Fitting
-    near: dict[Candidate, float] = field(default_factory=dict)
 
     def quick(
         self, candidates: Sequence[Candidate], show: Callable[[int], None] = _nothing_shown
@@ -174,9 +173,7 @@ class _Simulations:
         """Return the short trials of these candidates."""
         found = []
         for number, each in enumerate(candidates, 1):
-            made = self.one.quick(each, self.able.group(each))
-            self.near[each] = made.each
-            found.append(made)
+            found.append(self.one.quick(each, self.able.group(each), counted=False))
             show(number)
         return found
 
@@ -186,7 +183,7 @@ class _Simulations:
         """Return the trials of these candidates as their plans would have them."""
         found = []
         for number, each in enumerate(candidates, 1):
-            found.append(self.one.exact(each, self.near.get(each, 0.0)))
+            found.append(self.one.exact(each))
             show(number)
         return found
 
@@ -290,11 +287,12 @@ def _planned(
     rank = simulation.one.case.rank
     alike = [each.candidate for each in quick if rank(each.candidate) == rank(quick[0].candidate)]
     chosen.update(dict.fromkeys(alike[:BEST]))
-    rest = [trial for trial in quick if trial.candidate not in chosen and trial.miss <= _NEARLY]
     found = simulation.exact(list(chosen), show)
     if simulation.one.goal.most_start is not None and not any(trial.meets for trial in found):
         found += _with_short_start(simulation, quick, able, found)
-    while rest and len(found) < _MOST_PLANNED and _is_open(found):
+    known = {trial.candidate for trial in found}
+    rest = [trial for trial in quick if trial.candidate not in known and trial.miss <= _NEARLY]
+    while rest and len(found) < _MOST_PLANNED and _is_open(simulation.one, found, rest[0]):
         next_ones = [trial.candidate for trial in rest[:_TOGETHER]]
         found += simulation.exact(next_ones)
         del rest[:_TOGETHER]
@@ -328,10 +326,14 @@ def _about_best(one: Simulation, quick: Sequence[Trial]) -> list[Trial]:
     return [first, *kept, *other[:1]]
 
 
-def _is_open(found: Sequence[Trial]) -> bool:
-    """Return True while one nearly meets the targets, or none has a plan."""
+def _is_open(one: Simulation, found: Sequence[Trial], other: Trial) -> bool:
+    """Return True while one nearly meets, none has a plan, or the other is better."""
     least = min(trial.miss for trial in found)
-    return least == math.inf or 1 < least < _FAR
+    if least > 1:
+        return least == math.inf or least < _FAR
+    first = min(found, key=one.place)
+    # not by what decides between those that are alike
+    return one.goal.counts_replicas and one.place(other)[:-2] < one.place(first)[:-2]
 
 
 def _with_short_start(
@@ -456,13 +458,12 @@ def _settled(simulation: Simulation, ranked: list[Trial]) -> Trial | None:
     while (winner := best(simulation.case, ranked)) is not None:
         ranked.remove(winner)
         if winner.settled:
-            ranked.insert(0, winner)
-            return winner
+            ranked.insert(0, simulation.with_spare(winner))
+            return ranked[0]
         ranked.append(simulation.settled(winner))
         ranked.sort(key=simulation.place)
-    if ranked:
-        # what is nearest is printed, too
-        ranked[0] = simulation.settled(ranked[0])
+    # what is nearest is printed, too
+    ranked[0] = simulation.with_spare(simulation.settled(ranked[0]))
     return None
 
 
@@ -574,14 +575,13 @@ def _other_steps(
     for other in _neighbours(base):
         if other not in able.candidates or not known.knows(goal, other):
             continue
-        if other not in known.quick:
+        if other not in known.quick or known.quick[other].is_late:
             known.quick[other] = simulation.quick(other, able.group(other))
-        changed = (
+        part = next(
             name
             for name in ("batch", "prompts", "tokens")
             if getattr(other, name) != getattr(base, name)
         )
-        part = next(changed)
         yield Sensitivity(part, str(getattr(other, part)), known.factor(goal, other, base))
 
 

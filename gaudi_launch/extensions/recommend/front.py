@@ -47,19 +47,10 @@ def cards_for_rates(
         return []
     first = able[0].served
     assert first is not None, "it meets the targets"
-    base = rate or first.spare / case.load.mean_output
-    found: list[tuple[float, int]] = []
-    for share in _SHARES:
-        cards = min(_cards(case, trial, base * share) for trial in able)
-        found.append((base * share, cards))
-    return found
-
-
-def _cards(case: SearchCase, trial: Trial, rate: float) -> int:
-    assert trial.served is not None, "it meets the targets"
-    served = trial.served
-    each = trial.each * trial.candidate.pipeline
-    if not trial.full:
-        # no rate was given: what it serves with any latency
-        each = served.spare / served.replicas / case.load.mean_output
-    return trial.candidate.world * max(1, math.ceil(rate / each - 1e-9))
+    one = first.spare / first.replicas / case.load.mean_output
+    if rate and able[0].each:
+        one = able[0].each * able[0].candidate.pipeline
+    base, world = rate or one * first.replicas, able[0].candidate.world
+    return [
+        (base * share, world * max(1, math.ceil(base * share / one - 1e-9))) for share in _SHARES
+    ]

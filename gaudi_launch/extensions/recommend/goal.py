@@ -36,6 +36,11 @@ class Goal:
         return float(self.clients) or self.rate
 
     @property
+    def counts_replicas(self) -> bool:
+        """Return True if the question is which replicas serve the given load."""
+        return bool(self.demand) and self.name != "throughput"
+
+    @property
     def has_one_client(self) -> bool:
         """Return True for the lowest latency without a given load: one client has it."""
         return self.name == "latency" and not self.demand

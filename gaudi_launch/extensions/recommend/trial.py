@@ -11,20 +11,26 @@ from gaudi_launch.core.base.messages import Message, message
 from gaudi_launch.core.planning.plan import Plan
 from gaudi_launch.core.predict.balance import balanced
 from gaudi_launch.core.predict.evidence import Evidence
-from gaudi_launch.core.predict.simulate import Outcome, ServedSetup, simulate
+from gaudi_launch.core.predict.simulate import Outcome, ServedSetup, most_rate, simulate
 from gaudi_launch.core.predict.targets import Targets
-from gaudi_launch.extensions.recommend.analytic import Group
-from gaudi_launch.extensions.recommend.carried import CEILING, Carried, carried, nodes_for
+from gaudi_launch.extensions.recommend.analytic import Group, kind_of
+from gaudi_launch.extensions.recommend.carried import (
+    CEILING,
+    RESERVE,
+    SHARES,
+    carried,
+    fewest,
+    nodes_for,
+)
 from gaudi_launch.extensions.recommend.goal import Goal, Served, alike, objective, second
 from gaudi_launch.extensions.recommend.space import Candidate, SearchCase
 
-# requests of a simulation: to rank, and to compare
-_QUICK, _EXACT = 500, 4000
-# few requests show less than what one replica carries: a replica less may be enough
-_LENIENT = 0.9
+# requests of a simulation: to rank by speed or by the number of replicas, and to compare
+_QUICK, _COUNTED, _EXACT = 500, 3000, 4000
+# a part may be later than all by this factor, where only lengths make a request late
+_NEARLY = 1.1
 # more replicas than this beyond the fewest only lower a latency that meets its target
 _MORE_REPLICAS = 8
-_MOST_REPLICAS = 10_000_000
 
 
 @dataclass(frozen=True)
@@ -33,7 +39,8 @@ class Trial:
 
     ``second`` decides where ``score`` is alike. ``miss`` is by how much the worst target is missed,
     as a factor, and ``missed`` names them: ttft, tpot, e2e, cards, start. ``each`` is the most that
-    one virtual engine carries within the targets, ``full`` what it serves with any latency.
+    one virtual engine carries within the targets, as far as known, ``full`` what it serves with any
+    latency.
     ``why_not`` is the reason why there is nothing to simulate, ``code`` the exit code where that is
     an error. ``settled``: simulated under the complete load.
     """
@@ -57,6 +64,11 @@ class Trial:
     def meets(self) -> bool:
         """Return True if it runs and meets every target."""
         return self.served is not None and not self.missed
+
+    @property
+    def is_late(self) -> bool:
+        """Return True if it misses the target of a latency."""
+        return bool({"ttft", "tpot", "e2e"} & set(self.missed))
 
     @property
     def graphs(self) -> int:
@@ -84,16 +96,26 @@ class Simulation:
         self.case = case
         self.goal = goal
         self.planner = planner
+        # what each candidate carried, and the best of its kind; replicas of which each is idle
+        self._near: dict[Candidate, float] = {}
+        self._idle: dict[Candidate, int] = {}
 
-    def quick(self, candidate: Candidate, group: Group) -> Trial:
-        """Return a trial without a plan, by few requests."""
+    def quick(self, candidate: Candidate, group: Group, *, counted: bool = True) -> Trial:
+        """Return a trial without a plan, by a part of the requests.
+
+        ``counted`` False: one that needs more cards than the best of its kind is late with those.
+        """
         setup = group.setup(candidate)
         if setup is None:
             return Trial(candidate, why_not=message("recommend.no_memory"))
-        return self._served(Trial(candidate, setup), setup, _QUICK)
+        most = _COUNTED if self.goal.counts_replicas else _QUICK
+        return self._served(Trial(candidate, setup), setup, most, counted=counted)
 
-    def exact(self, candidate: Candidate, near: float = 0.0) -> Trial:
-        """Return the trial of a candidate by its plan; ``near``: about what it carries."""
+    def exact(self, candidate: Candidate) -> Trial:
+        """Return the trial of a candidate by its plan.
+
+        Replicas are counted on the complete trace.
+        """
         try:
             made = self.planner(candidate)
         except LaunchError as error:
@@ -101,19 +123,25 @@ class Simulation:
                 raise
             return Trial(candidate, why_not=error.text, code=error.exit_code)
         assert made.setup is not None, "it is planned"
-        return self._served(replace(made, each=near), made.setup, _EXACT)
+        counts = self.goal.counts_replicas and self.case.load.recorded
+        return self._served(made, made.setup, None if counts else _EXACT)
 
     def settled(self, trial: Trial) -> Trial:
         """Return a planned trial under the complete load."""
         if trial.setup is None or trial.settled:
             return trial
-        fresh = replace(trial, missed=(), miss=math.inf, settled=True)
-        return self._served(fresh, trial.setup, None)
+        return self._served(replace(trial, missed=(), miss=math.inf, full=0.0), trial.setup, None)
 
-    def _served(self, trial: Trial, setup: ServedSetup, most: int | None) -> Trial:
+    def _served(
+        self, trial: Trial, setup: ServedSetup, most: int | None, *, counted: bool = True
+    ) -> Trial:
         """Return the trial with what its replicas do under the load."""
+        load = self.case.load
+        if load.recorded and most is not None and most >= len(load.requests):
+            most = None
+        trial = replace(trial, settled=most is None)
         if self.goal.demand:
-            found = self._loaded(trial, setup, most)
+            found = self._loaded(trial, setup, most, counted=counted)
         else:
             found = self._unloaded(trial, setup, most)
         if found is None:
@@ -138,111 +166,107 @@ class Simulation:
             pool = self.case.pool.most_replicas(candidate.world)
             replicas = pool or self.case.pool.cards_per_node // candidate.world
         served = self._of_load(candidate, load, max(1, replicas), full)
-        return self._judged(replace(trial, outcome=load), served)
+        return self._judged(replace(trial, outcome=load), served, self._targets(most))
 
-    def _loaded(self, trial: Trial, setup: ServedSetup, most: int | None) -> Trial | None:
+    def _loaded(
+        self, trial: Trial, setup: ServedSetup, most: int | None, *, counted: bool
+    ) -> Trial | None:
         """Return what the best number of replicas does with the given load."""
-        goal, candidate = self.goal, trial.candidate
-        able = self._carried(trial, setup, most)
-        if able is None:
+        goal, load, engines = self.goal, self.case.load, trial.candidate.pipeline
+        full = trial.full or most_rate(setup, load, most and _QUICK)
+        if full is None:
             return None
-        if not able.amount:
-            # not even idle: what one client sees
-            assert able.idle is not None, "its least load was simulated"
-            served = self._of_load(candidate, able.idle, 1, able.idle)
-            return self._judged(replace(trial, outcome=able.idle), served)
-        leniency = _LENIENT if most == _QUICK else 1.0
-        each = able.amount * candidate.pipeline
-        least = max(1, math.ceil(leniency * goal.demand / each - 1e-9))
-        pool = self.case.pool.most_replicas(candidate.world)
-        found: Trial | None = None
-        for replicas in _numbers(goal, least, pool):
-            asked = replace(trial, each=able.amount, full=able.full)
-            tried = self._with_replicas(asked, setup, replicas, most, leniency)
-            if tried is not None and (found is None or tried.score > found.score):
-                found = tried
-        if found is None or most is not None:
-            return found
-        return self._fewest_that_meet(found, setup, pool)
+        kind = kind_of(trial.candidate)
+        expected = self._near.get(trial.candidate, self._near.get(kind, 0.0))
+        trial = replace(trial, full=full, each=expected)
+        if goal.name == "throughput" and (most is not None or load.recorded):
+            # more of the same show no other rate
+            trial = replace(trial, each=self._carried(trial, setup, most))
+        # without a limit of cards as few as are needed
+        pool = self.case.pool.most_replicas(trial.candidate.world) or 1
+        least, idle = self._bounds(trial, setup, most)
+        if goal.name in ("throughput", "latency"):
+            # they use all replicas in any case
+            least = max(least, pool)
+        # candidates share the run of a nearly idle engine
+        idle = max(least, self._idle.setdefault(kind, idle))
+        known: dict[int, Trial] = {}
 
-    def _carried(self, trial: Trial, setup: ServedSetup, most: int | None) -> Carried | None:
-        """Return the most that one virtual engine carries within the targets."""
-        goal, load = self.goal, self.case.load
-        if most is None and trial.each and trial.full:
-            if not load.recorded:
-                # more of the same show no other rate
-                return Carried(trial.each, trial.full)
-            if goal.name != "throughput" and trial.each < goal.demand:
-                # the number of replicas shows it
-                return Carried(trial.each, trial.full)
-        return carried(
-            setup, load, goal.targets, clients=bool(goal.clients), most=most, near=trial.each
-        )
+        def at(replicas: int) -> Trial:
+            if replicas not in known:
+                known[replicas] = self._with_replicas(trial, setup, replicas, most)
+            return known[replicas]
+
+        near = least
+        if trial.each:
+            near = min(idle, max(least, math.ceil(goal.demand / (trial.each * engines) - 1e-9)))
+        if not counted and expected and at(near).is_late:
+            return at(near)
+        looks_late = not expected or (most is None and at(near).is_late)
+        if looks_late and (alone := self._alone(at(idle), most)).is_late:
+            return alone
+        found = fewest(least, idle, near, lambda replicas: not at(replicas).is_late)
+        if found > idle:
+            return self._alone(at(idle), most)
+        best = max(map(at, _numbers(goal, found, pool)), key=lambda each: each.score)
+        self._near[trial.candidate] = best.each
+        self._near[kind] = max(best.each, self._near.get(kind, 0.0))
+        return best
+
+    def _bounds(self, trial: Trial, setup: ServedSetup, most: int | None) -> tuple[int, int]:
+        """Return the fewest replicas that serve the load at all, and as many as are idle.
+
+        More clients than requests that run only wait.
+        """
+        demand = self.goal.demand / trial.candidate.pipeline
+        busy, idle = trial.full, SHARES[0] * trial.full
+        if self.goal.clients:
+            busy, idle = float(setup.limits.max_num_seqs), 1.0
+        elif most is None or not self.goal.has_targets:
+            busy = CEILING * trial.full
+        return max(1, math.ceil(demand / busy - 1e-9)), max(1, math.ceil(demand / idle))
+
+    def _alone(self, idle: Trial, most: int | None) -> Trial:
+        """Return the trial of one nearly idle replica: only lengths make it late."""
+        outcome = idle.outcome
+        assert outcome is not None, "it was simulated"
+        served = self._of_load(idle.candidate, outcome, 1, outcome)
+        targets = self.goal.targets.times(_NEARLY if most else 1.0)
+        return self._judged(replace(idle, each=0.0), served, targets)
+
+    def with_spare(self, trial: Trial) -> Trial:
+        """Return the trial with the most that it carries within the targets."""
+        if trial.setup is None or trial.served is None or not trial.each:
+            return trial
+        each = max(trial.each, self._carried(trial, trial.setup, _EXACT))
+        spare = max(trial.served.spare, trial.served.tokens * each / trial.each)
+        return replace(trial, each=each, served=replace(trial.served, spare=spare))
+
+    def _carried(
+        self, trial: Trial, setup: ServedSetup, most: int | None, factor: float = 1.0
+    ) -> float:
+        """Return what one virtual engine carries within ``factor`` times the targets."""
+        targets, clients = self.goal.targets.times(factor), bool(self.goal.clients)
+        return carried(setup, self.case.load, targets, clients=clients, most=most, near=trial.each)
 
     def _with_replicas(
-        self,
-        trial: Trial,
-        setup: ServedSetup,
-        replicas: int,
-        most: int | None,
-        leniency: float = 1.0,
-    ) -> Trial | None:
+        self, trial: Trial, setup: ServedSetup, replicas: int, most: int | None
+    ) -> Trial:
         """Return the trial with this number of replicas."""
         goal, engines = self.goal, trial.candidate.pipeline
         amount = goal.demand / (replicas * engines)
-        if leniency < 1:
-            # a number that is too small by the leniency misses no target: it may be enough
-            amount = min(amount, trial.each)
         load = self.case.load
         asked = load.of_clients(max(1, math.ceil(amount - 1e-9)))
         if not goal.clients:
             asked = load.at_rate(amount)
         outcome = simulate(setup, asked, most=most, full=trial.full)
-        if outcome is None:
-            return None
-        per_request = outcome.tokens / max(outcome.served, 1e-9)
-        spare = trial.each * per_request if goal.rate else outcome.tokens * trial.each / amount
+        assert outcome is not None, "an engine that is full takes requests"
         served = self._of_load(trial.candidate, outcome, replicas, outcome)
-        served = replace(served, spare=max(served.tokens, replicas * engines * spare))
-        found = self._judged(replace(trial, outcome=outcome, missed=(), miss=math.inf), served)
-        if most == _QUICK:
-            # few requests give the number of replicas by a fraction: the fewest cards come first
-            return replace(found, second=served.spare / served.cards)
-        return found
-
-    def _fewest_that_meet(self, trial: Trial, setup: ServedSetup, pool: int | None) -> Trial:
-        """Return the trial with the fewest replicas that meet the targets.
-
-        On the complete load. Or with the most that there are. Goals that use all replicas in any
-        case keep their number.
-        """
-        goal, engines = self.goal, trial.candidate.pipeline
-        assert trial.served is not None, "it was simulated"
-        known = {trial.served.replicas: trial}
-        first = trial.served.replicas
-
-        def meets(replicas: int) -> bool:
-            if replicas not in known:
-                known[replicas] = self._with_replicas(trial, setup, replicas, None) or trial
-            return not set(known[replicas].missed) & {"ttft", "tpot", "e2e"}
-
-        def is_served(replicas: int) -> bool:
-            # beyond it no replica serves its part with any latency
-            return goal.demand / (replicas * engines) <= CEILING * trial.full
-
-        fewest = first
-        if not meets(first):
-            fewest = _fewest_above(first, min(pool or _MOST_REPLICAS, _MOST_REPLICAS), meets)
-        elif goal.name in ("throughput", "latency"):
-            return trial
-        else:
-            while fewest > 1 and is_served(fewest - 1) and meets(fewest - 1):
-                fewest -= 1
-        found = known[fewest]
-        if not self.case.load.recorded and fewest == first:
-            return found
-        least = trial.each if fewest == 1 else 0.0
-        return replace(found, each=max(least, goal.demand / (fewest * engines)))
+        each = amount
+        if goal.name == "throughput":
+            each = max(amount, trial.each)
+        served = replace(served, spare=served.tokens * each / amount)
+        return self._judged(replace(trial, outcome=outcome, each=each), served, self._targets(most))
 
     def cards_between(self, trial: Trial, evidence: Evidence | None) -> tuple[int, int] | None:
         """Return the fewest and the most cards within the range of the speed.
@@ -256,19 +280,11 @@ class Simulation:
         found: list[int] = []
         world, engines = trial.candidate.world, trial.candidate.pipeline
         for factor in (evidence.high, evidence.low):
-            targets = goal.targets.times(factor)
-            able = carried(
-                trial.setup,
-                self.case.load,
-                targets,
-                clients=bool(goal.clients),
-                most=_EXACT,
-                near=trial.each,
-            )
-            if able is None or not able.amount:
+            able = self._carried(trial, trial.setup, _EXACT, factor)
+            if not able:
                 return None
             # slower steps do not change the number of clients, but the rate that a replica carries
-            each = able.amount * (1.0 if goal.clients else factor)
+            each = able * (1.0 if goal.clients else factor)
             found.append(world * max(1, math.ceil(goal.demand / (each * engines) - 1e-9)))
         cards = world * trial.served.replicas
         return min(found[0], cards), max(found[1], cards)
@@ -304,9 +320,23 @@ class Simulation:
             return 0.0
         return seconds / most
 
-    def _judged(self, trial: Trial, served: Served) -> Trial:
+    def _targets(self, most: int | None) -> Targets:
+        """Return the targets of a part of the requests, which none misses that all meet.
+
+        As many requests of a trace may be late as of all of them. Other arrivals of drawn ones move
+        a percentile.
+        """
+        targets, load = self.goal.targets, self.case.load
+        if most is None:
+            return targets
+        if not load.recorded:
+            return targets.times(1 + RESERVE)
+        late = (100 - targets.percentile) * len(load.requests) / most
+        return replace(targets, percentile=max(1.0, 100 - late))
+
+    def _judged(self, trial: Trial, served: Served, targets: Targets) -> Trial:
         goal = self.goal
-        names = list(goal.targets.missed(trial.outcome))
+        names = list(targets.missed(trial.outcome))
         miss = max([1.0, *(over(goal.targets, served, name) for name in names)])
         most = self.case.pool.most_replicas(trial.candidate.world)
         if most is not None and served.replicas > most:
@@ -327,29 +357,10 @@ class Simulation:
         )
 
 
-def _fewest_above(first: int, most: int, meets: Callable[[int], bool]) -> int:
-    """Return the fewest of more than ``first`` that meet; ``most`` where none do.
-
-    By steps that double, then by halves.
-    """
-    low, high, step = first, first, 1
-    while not meets(high) and high < most:
-        low, high, step = high, min(most, high + step), 2 * step
-    while meets(high) and high - low > 1:
-        middle = (low + high) // 2
-        if meets(middle):
-            high = middle
-        else:
-            low = middle
-    return high
-
-
-def _numbers(goal: Goal, least: int, most: int | None) -> list[int]:
+def _numbers(goal: Goal, least: int, most: int) -> list[int]:
     """Return the numbers of replicas to compare."""
-    if goal.name == "cost" or most is None or most <= least:
+    if goal.name == "cost" or most <= least:
         return [least]
-    if goal.name in ("throughput", "latency"):
-        return [most]
     return sorted({*range(least, min(most, least + _MORE_REPLICAS) + 1), most})
 
 

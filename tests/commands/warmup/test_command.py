@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gaudi_launch.cli.main import run
-from gaudi_launch.core.buckets.past_requests import read_workload
+from gaudi_launch.core.buckets.past_requests import read_past
 from tests.support.cli import reading
 from tests.support.plots import needs_matplotlib, texts
 
@@ -127,7 +127,7 @@ def test_plugin_with_trace_and_pictures(tmp_path: Path, capsys: pytest.CaptureFi
     words = ["--engine", "vllm-gaudi", "-l", "8192", "-b", "32", "--trace", str(trace)]
     found = answer(capsys, *words, "--plot", str(tmp_path / "grid.svg"))
     assert "vllm-gaudi: planned" in " ".join(texts((tmp_path / "grid.svg").read_bytes()))
-    assert found["workload"]["requests"] == len(read_workload(str(trace))) == 400
+    assert found["workload"]["requests"] == len(read_past(str(trace)).requests) == 400
     assert 0 < found["workload"]["distance"] <= 1
     assert found["bucket_file"].count("\n") - 1 == len(
         found["plans"][0]["prompt"] + found["plans"][0]["decode"]

@@ -17,7 +17,7 @@ from gaudi_launch.core.buckets.past_requests import (
     TIME_COLUMNS,
     parse,
     parse_metrics,
-    read_workload,
+    read_past,
 )
 from tests.support.http_answers import server
 from tests.support.places import TOP
@@ -73,9 +73,9 @@ def test_metrics_histograms() -> None:
 
 def test_a_running_server() -> None:
     with server({"/metrics": (200, PAGE.encode())}) as (url, _):
-        assert read_workload(url) == parse_metrics(PAGE)
+        assert read_past(url).requests == parse_metrics(PAGE)
     with failing("warmup.metrics_unreachable", ExitCode.FAILED):
-        read_workload(url)
+        read_past(url)
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_what_is_no_trace(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "trace"
     path.write_bytes(content)
     with pytest.raises(LaunchError) as caught:
-        read_workload(str(path))
+        read_past(str(path))
     assert caught.value.exit_code == ExitCode.USAGE
 
 

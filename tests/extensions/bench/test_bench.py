@@ -17,6 +17,7 @@ import pytest
 
 from gaudi_launch.cli.main import run
 from gaudi_launch.core.base.paths import state_dir
+from gaudi_launch.core.buckets.past_requests import read_past
 from gaudi_launch.extensions.bench import run_file
 from tests.support.cli import reading
 from tests.support.plots import needs_matplotlib, size_of, texts
@@ -166,11 +167,14 @@ def test_too_long_requests_are_left_out(capsys: pytest.CaptureFixture[str], tmp_
     trace = tmp_path / "trace.jsonl"
     trace.write_text(
         '{"prompt_tokens": 50, "completion_tokens": 2}\n'
-        '{"prompt_tokens": 5000, "completion_tokens": 2}\n'
+        '{"prompt_tokens": 5000, "completion_tokens": 2}\n{"prompt_tokens": 7}\n'
     )
     with serving() as (url, _):
         code, found = bench(capsys, url, "--trace", str(trace))
         assert (code, found["workload"]["left_out"], found["summary"]["completed"]) == (0, 1, 1)
+        assert found["workload"]["notes"] == [
+            each.to_json() for each in read_past(str(trace)).notes
+        ]
         assert run(["bench", url, "--tool", "builtin", "-i", "5000"]) == 2
     assert "longer than the server accepts (4,096 tokens)" in capsys.readouterr().err
 

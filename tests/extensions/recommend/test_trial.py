@@ -63,16 +63,15 @@ def test_what_takes_no_request_has_a_reason() -> None:
     ("name", "least", "most", "numbers"),
     [
         ("cost", 2, 4, [2]),
-        ("balanced", 2, None, [2]),
+        ("balanced", 2, 1, [2]),
         ("balanced", 4, 4, [4]),
         ("balanced", 2, 4, [2, 3, 4]),
         ("context", 2, 30, [*range(2, 11), 30]),
-        ("latency", 2, 4, [4]),
-        ("throughput", 2, 4, [4]),
+        ("latency", 4, 4, [4]),
     ],
 )
 def test_the_numbers_of_replicas_to_compare(
-    name: GoalName, least: int, most: int | None, numbers: list[int]
+    name: GoalName, least: int, most: int, numbers: list[int]
 ) -> None:
     assert module._numbers(goal(name), least, most) == numbers
 
@@ -95,8 +94,8 @@ def test_the_replicas_are_the_fewest_that_meet_the_targets_on_every_request(
 ) -> None:
     targets, load = Targets(0.6, None), bursts(seed)
     made = simulation("cost", nodes=None, load=load, rate=rate, targets=targets)
-    first = made.exact(ONE)
-    found = made.settled(first)
+    # each candidate that is planned, not only the best of them
+    found = made.exact(ONE)
     assert found.served is not None and found.settled and found.meets
     assert found.outcome is not None and found.outcome.requests == 400
 

@@ -13,7 +13,7 @@ from gaudi_launch.core.buckets.engine_buckets import engine_buckets
 from gaudi_launch.core.buckets.families import CONTEXT_LADDER, PLAIN_GRID
 from gaudi_launch.core.buckets.optimiser.bucket_planner import plan
 from gaudi_launch.core.buckets.optimiser.padding_cost import score
-from gaudi_launch.core.buckets.past_requests import read_workload
+from gaudi_launch.core.buckets.past_requests import read_past
 from gaudi_launch.core.buckets.strategies import arguments_of, script_ranges
 from gaudi_launch.core.predict.limits import EngineLimits
 from gaudi_launch.core.predict.simulator import serve
@@ -39,7 +39,7 @@ def load(name: str) -> tuple[list[tuple[float, int, int]], EngineLimits, StepTim
     if name == "made up":
         return made_up(3000), limits(), ONE_CARD_8B
     bounds, slower, cost = CASES[name]
-    requests = read_workload(str(TRACES / Path(f"{name}.csv.gz")))
+    requests = read_past(str(TRACES / Path(f"{name}.csv.gz"))).requests
     return [(t * slower, i, o) for t, i, o in requests if i <= bounds.input_max], bounds, cost
 
 
