@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 
 from gaudi_launch.core.hosts import agent
+from tests.support.waiting import until
 
 # its first thread ends, another continues
 THREAD = """
@@ -70,13 +71,6 @@ def running(*argv: str, session: bool = True) -> Iterator[subprocess.Popen[bytes
             os.killpg(process.pid, signal.SIGKILL)
         process.kill()
         process.communicate()
-
-
-def until(done: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not done():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 def test_a_process_as_the_kernel_shows_it() -> None:

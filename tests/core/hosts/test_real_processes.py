@@ -9,7 +9,7 @@ import signal
 import stat
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -36,7 +36,7 @@ from gaudi_launch.extensions.cluster.state import (
     running_of,
 )
 from tests.support.refusals import raising
-from tests.support.waiting import GENEROUS
+from tests.support.waiting import GENEROUS, until
 
 SSH = """#!/bin/sh
 while [ "$1" != "--" ]; do shift; done
@@ -224,7 +224,7 @@ def killed_while_asking(request: dict[str, object], mark: Path) -> int:
         assert asked.stdin is not None
         asked.stdin.write(program)
         asked.stdin.close()
-        wait_until(lambda: mark.exists() and mark.read_text().endswith("\n"))
+        until(lambda: mark.exists() and mark.read_text().endswith("\n"))
         asked.kill()
     return int(mark.read_text())
 
@@ -242,7 +242,7 @@ def test_a_command_ends_with_the_launcher_that_asked_for_it(tmp_path: Path) -> N
             "seconds": 60,
         }
         pid = killed_while_asking({"do": what, "argv": argv, **more}, tmp_path / what)
-        wait_until(lambda: _session(pid) is None)  # noqa: B023
+        until(lambda: _session(pid) is None)  # noqa: B023
     assert living("a") is None
 
 
@@ -259,7 +259,7 @@ time.sleep(300)
     pid = killed_while_asking(
         {"do": "ready", "url": "http://x", "seconds": 300, "source": held}, mark
     )
-    wait_until(lambda: _session(pid) is None)
+    until(lambda: _session(pid) is None)
 
 
 def test_a_service_is_tested_by_the_source_of_the_request() -> None:
@@ -276,13 +276,6 @@ def probe(url, timeout, api_key):
     for key, shown in (("", "None"), ("k", "k")):
         answer = ssh.ask(member("a"), {**asked, "key": key}, 20)
         assert answer == {**found, "detail": f"http://x 5.0 {shown}"}
-
-
-def wait_until(done: Callable[[], bool], seconds: float = 60) -> None:
-    deadline = time.monotonic() + seconds
-    while not done():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 def one_engine(*names: str) -> Cluster:
@@ -414,7 +407,7 @@ def guard(root: Path) -> int:
     """Return the guard that runs on a host, as soon as it leads its session."""
     (path,) = root.rglob("service.json")
     pid = int(json.loads(path.read_text())["guard"])
-    wait_until(lambda: _session(pid) == pid)
+    until(lambda: _session(pid) == pid)
     return pid
 
 
@@ -425,7 +418,7 @@ def test_a_host_that_lost_the_launcher_ends_what_it_began(tmp_path: Path) -> Non
     for _ in range(12):
         time.sleep(1.0)
         assert living("a") == answer["pid"]
-    wait_until(lambda: _session(pid) is None)
+    until(lambda: _session(pid) is None)
     assert (_session(answer["pid"]), living("a")) == (None, None)
     assert [path.name for path in (tmp_path / "a").rglob("*") if path.is_file()] == ["service.log"]
 
@@ -435,7 +428,7 @@ def test_what_is_released_or_stopped_has_no_guard(tmp_path: Path) -> None:
     pid = guard(tmp_path / "a")
     for _ in range(2):
         ssh.ask(member("a"), {"do": "release", "folder": "c/a"}, 20)
-    wait_until(lambda: _session(pid) is None)
+    until(lambda: _session(pid) is None)
     assert living("a") == answer["pid"]
     ssh.begin(step("b", "sleep", "300"), "c/b", {}, settle=0.1, lease=60.0)
     pid = guard(tmp_path / "b")
@@ -443,4 +436,4 @@ def test_what_is_released_or_stopped_has_no_guard(tmp_path: Path) -> None:
         ("a", "service"): None,
         ("b", "service"): None,
     }
-    wait_until(lambda: _session(pid) is None)
+    until(lambda: _session(pid) is None)

@@ -172,9 +172,8 @@ def test_too_long_requests_are_left_out(capsys: pytest.CaptureFixture[str], tmp_
     with serving() as (url, _):
         code, found = bench(capsys, url, "--trace", str(trace))
         assert (code, found["workload"]["left_out"], found["summary"]["completed"]) == (0, 1, 1)
-        assert found["workload"]["notes"] == [
-            each.to_json() for each in read_past(str(trace)).notes
-        ]
+        notes = read_past(str(trace)).notes
+        assert found["workload"]["notes"] == [each.to_json() for each in notes]
         assert run(["bench", url, "--tool", "builtin", "-i", "5000"]) == 2
     assert "longer than the server accepts (4,096 tokens)" in capsys.readouterr().err
 

@@ -156,8 +156,8 @@ def test_ctrl_c_at_a_terminal_ends_the_answer_and_keeps_its_part(
     with serving(gap=0.2, pieces=300) as (url, manner):
 
         def press() -> None:
-            # the client has read what was sent before the fourth event
-            until(lambda: len(manner.sent) > 3)
+            # by now the client has read the first events, also on a busy machine
+            until(lambda: len(manner.sent) > 10)
             # the answer under way stays slow: on a busy machine it would end before the signal
             manner.pieces = 1
             os.kill(os.getpid(), signal.SIGINT)

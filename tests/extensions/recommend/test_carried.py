@@ -15,7 +15,7 @@ from gaudi_launch.core.predict.step_time import StepTime
 from gaudi_launch.core.predict.targets import Targets
 from gaudi_launch.extensions.recommend.carried import (
     CEILING,
-    SHARES,
+    QUICK_SHARES,
     carried,
     client_counts,
     nodes_for,
@@ -46,12 +46,10 @@ def test_what_is_carried_meets_the_targets(
     ttft: float | None, tpot: float | None, near: float, clients: bool
 ) -> None:
     targets = Targets(ttft, tpot)
-    found, full = (
-        carried(SETUP, LOAD, targets, clients=clients, most=600, near=near),
-        full_rate(600),
-    )
+    found = carried(SETUP, LOAD, targets, clients=clients, most=600, near=near)
+    full = full_rate(600)
     if not found:
-        idle = LOAD.of_clients(1) if clients else LOAD.at_rate(SHARES[0] * full)
+        idle = LOAD.of_clients(1) if clients else LOAD.at_rate(QUICK_SHARES[0] * full)
         assert targets.missed(simulate(SETUP, idle, most=600))
         return
     if clients:
