@@ -52,7 +52,6 @@ ALLOWED = {
     ("core/services/diagnosis/diagnose.py", "vllm-gaudi"),
     ("core/services/diagnosis/diagnose.py", "vllm-gaudi"),
     # the hardware that a speed is of
-    ("core/launch/prediction.py", "cpu"),
     ("core/predict/learning.py", "cpu"),
     ("core/predict/step_model.py", "cpu"),
     ("core/host/hl_smi_text.py", "cpu"),

@@ -119,7 +119,7 @@ def outcome_of(
 
 @dataclass(frozen=True)
 class RecordedSetup:
-    """What a service serves with, by the names of its engine and model.
+    """The setup of a service, by the names of its engine and model.
 
     ``dtype`` and ``measured`` as in `ServedSetup`.
     """
