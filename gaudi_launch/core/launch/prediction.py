@@ -1,4 +1,4 @@
-"""Predict speed: of a launch by its plan, a service by its record, a figure by its run."""
+"""Predict speed of a plan, of a service by its record, of a figure by its run."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ class RecordedSetup:
 
 
 def record_of(prepared: Prepared, made: Plan) -> dict[str, Any]:
-    """Return the record of a service: its plan, and the setup that it is predicted for.
+    """Return the record of a service: its plan, and the setup of its prediction.
 
     Simulated cards have none: their speed is the model's own, not one of this machine's cards.
     """

@@ -45,7 +45,7 @@ class Reporter(Protocol):
         """Receive the name of a shard that was converted."""
 
     def screen(self, plan: Plan, speed: Outcome | None, log: Path, *, quiet: bool) -> LaunchDisplay:
-        """Return the display for the launch of this plan's engine, with its predicted speed."""
+        """Return the display for the launch of this plan's engine, with its speed."""
 
     def until_ready(self, name: str) -> ServiceRecord:
         """Return a service when it answers, and show its launch. Raises LaunchError."""
