@@ -177,11 +177,12 @@ def start(request: Document) -> Document:
     now = stat(child.pid)
     document = {"pid": child.pid, "started": now[2] if now is not None else 0}
     record = folder / f"{name}.json"
-    record.write_text(json.dumps(document), encoding="utf-8")
+    write(record, json.dumps(document))
     if request.get("lease"):
         (folder / LEASE).touch()
         document["guard"] = guard(folder, name, float(request["lease"]))
-        record.write_text(json.dumps(document), encoding="utf-8")
+        # the guard is reading it: it would leave at a record that is half written
+        write(record, json.dumps(document))
     # what cannot even begin (no such module, a wrong option) is reported immediately
     deadline = time.monotonic() + request["settle"]
     while time.monotonic() < deadline and child.poll() is None and not deserted(request):

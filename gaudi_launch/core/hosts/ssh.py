@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 from gaudi_launch.core.base import interrupt
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
 from gaudi_launch.core.base.messages import Message, message
+from gaudi_launch.core.base.paths import write_whole
 from gaudi_launch.core.base.reader import parse_json, standalone
 from gaudi_launch.core.engines.detect import Installed, parse, question
 from gaudi_launch.core.hosts import agent
@@ -281,7 +282,7 @@ def gather(
             if source is None and keep is not None:
                 document = snapshot(member, seconds)
                 path = keep / f"{member.name}.json"
-                path.write_text(json.dumps(document), encoding="utf-8")
+                write_whole(path, json.dumps(document))
                 source = str(path)
         elif source is None:
             seen = replace(seen, trouble=message("cluster.not_asked", host=member.name))

@@ -122,6 +122,5 @@ def _document(source: ReleaseSource, place: Path) -> dict[str, Any] | None:
         # its code may have had no time to answer: it is queried again
         document["late"] = True
     with best_effort(_log, "keep the facts of this installation"):
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_text(render(document), encoding="utf-8")
+        paths.write_whole(place, render(document))
     return document

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Mapping
 from pathlib import Path
 
+from gaudi_launch.core.base.paths import write_whole
 from gaudi_launch.core.base.reader import read_json
 
 _log = logging.getLogger(__name__)
@@ -40,4 +41,4 @@ def is_whole(folder: Path, wanted: Mapping[str, str]) -> bool:
 
 def mark(folder: Path, content: dict[str, str]) -> None:
     """Write the marker of a finished folder."""
-    (folder / MARKER).write_text(json.dumps(content), encoding="utf-8")
+    write_whole(folder / MARKER, json.dumps(content))
