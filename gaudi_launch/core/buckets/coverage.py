@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 
 from gaudi_launch.core.buckets.bucket_list import Buckets
 from gaudi_launch.core.predict.limits import EngineLimits
@@ -40,12 +41,11 @@ def uncovered(buckets: Buckets, limits: EngineLimits) -> Holes:
 
     A prompt without a context may take a bucket that has one.
     """
-    decode, rows = 0, limits.prefill_rows
-    reach = _reach(((b[0], b[1]) for b in buckets.prompt), rows)
-    tops = map(limits.query_top, range(1, rows + 1))
-    prompt, missing = _lengths(reach, tops, limits.block_size)
+    decode, block = 0, limits.block_size
+    tops = list(map(limits.query_top, range(1, limits.prefill_rows + 1)))
+    prompt, missing = _lengths(map(itemgetter(0, 1), buckets.prompt), tops, block)
     examples = [(batch, top, 0) for batch, top in missing]
-    reach = _reach(((b[0], b[2]) for b in buckets.decode), limits.max_num_seqs)
+    reach = _reach(map(itemgetter(0, 2), buckets.decode), limits.max_num_seqs)
     most = limits.named_blocks
     for batch in range(1, min(limits.max_num_seqs, most) + 1):
         top = min(limits.block_top(batch), most)
@@ -53,20 +53,20 @@ def uncovered(buckets: Buckets, limits: EngineLimits) -> Holes:
             decode += top - max(reach[batch], batch - 1)
             examples.append((batch, 1, top))
     contexts = limits.most_context if limits.mixed_steps else 0
-    reach = _reach(((b[2], b[1]) for b in buckets.prompt), contexts)
-    tops = map(limits.query_behind, range(1, contexts + 1))
-    behind, missing = _lengths(reach, tops, limits.block_size)
+    tops = list(map(limits.query_behind, range(1, contexts + 1)))
+    behind, missing = _lengths(map(itemgetter(2, 1), buckets.prompt), tops, block)
     examples += [(1, top, context) for context, top in missing]
     return Holes(prompt, decode, tuple(examples), behind)
 
 
 def _lengths(
-    reach: Sequence[int], tops: Iterable[int], block: int
+    pairs: Iterable[tuple[int, int]], tops: Sequence[int], block: int
 ) -> tuple[int, list[tuple[int, int]]]:
     """Return how many lengths, in blocks, no bucket reaches, and the longest by row.
 
     Rows count from 1. Chunks of hybrids end within a block.
     """
+    reach = _reach(pairs, len(tops))
     missing = [(row, top) for row, top in enumerate(tops, 1) if reach[row] < top]
     return sum(-(-top // block) - reach[row] // block for row, top in missing), missing
 
@@ -74,7 +74,8 @@ def _lengths(
 def _reach(pairs: Iterable[tuple[int, int]], rows: int) -> list[int]:
     """Return, for each batch up to ``rows``, the largest size among larger batches."""
     largest = [0] * (rows + 2)
-    for batch, size in pairs:
+    # lists have 100,000 buckets, of few pairs
+    for batch, size in set(pairs):
         at = min(batch, rows)
         largest[at] = max(largest[at], size)
     for batch in range(rows - 1, 0, -1):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any, TypeVar
 
 from gaudi_launch.core.base.errors import ExitCode, LaunchError
@@ -24,8 +25,8 @@ def engine_model(
     ``family``: a name for `families.family_named`. ``env``: the variables of the engine's process
     (others are ignored). ``args``: the generator's arguments by name (`engine_env.Arguments`), and
     ``decode_block_size`` where decode buckets count other blocks.
-    Decode buckets are computed on demand. Raises LaunchError for an unknown family, algorithm or a
-    missing argument, BucketError where the engine would fail on its prompt buckets.
+    Raises LaunchError for an unknown family, algorithm or a missing argument, BucketError where the
+    engine would fail on its prompt buckets; decode buckets are computed, and fail, on demand.
     """
     try:
         known = family_named(family)
@@ -46,11 +47,10 @@ def engine_model(
             known=", ".join(sorted(known.models)),
         )
     texts, read = {name: str(value) for name, value in env.items()}, arguments(args)
-    model = _in_words(lambda: make(texts, read))
+    model = decode = _in_words(lambda: make(texts, read))
     if args.get("decode_block_size"):
-        decode = replace(read, block_size=args["decode_block_size"])
-        return replace(model, make_decode=make(texts, decode).make_decode)
-    return model
+        decode = make(texts, replace(read, block_size=args["decode_block_size"]))
+    return replace(model, make_decode=partial(_in_words, decode.make_decode))
 
 
 def engine_buckets(
@@ -60,18 +60,7 @@ def engine_buckets(
 
     Raises as `engine_model`, BucketError also for decode.
     """
-    return _in_words(lambda: engine_model(family, algorithm, env, args).buckets)
-
-
-def count(
-    family: str, algorithm: str, env: Mapping[str, str], args: Mapping[str, Any]
-) -> tuple[int, int]:
-    """Return (prompt graphs, decode graphs) without writing the buckets out.
-
-    Raises as `engine_buckets`.
-    """
-    model = engine_model(family, algorithm, env, args)
-    return model.prompt.count(), _in_words(lambda: model.decode.count())
+    return engine_model(family, algorithm, env, args).buckets
 
 
 def lookups(

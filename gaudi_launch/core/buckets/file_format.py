@@ -18,8 +18,8 @@ from typing import Any
 from gaudi_launch.core.buckets.algorithms.context_ladder import (
     PluginFlags,
     assemble,
+    longest_context,
     most_blocks,
-    prompt_kept,
     rows_of,
 )
 from gaudi_launch.core.buckets.engine_env import Arguments, Env
@@ -55,7 +55,7 @@ def file_model(env: Env, args: Arguments, rules: LadderRules = _NEWEST) -> Engin
     kept = [
         (batch, query, context)
         for batch, query, context in prompts
-        if prompt_kept(flags, args, query, context)
+        if context <= longest_context(flags, args, query)
         and (flags.merged_prefill or batch * query <= budget)
     ]
 

@@ -70,7 +70,7 @@ class BucketTable:
     """
 
     def __init__(self, buckets: Sequence[Bucket]) -> None:
-        self.buckets = [list(bucket) for bucket in sorted(buckets)]
+        self.buckets = sorted(buckets)
         self._axes = [sorted({bucket[axis] for bucket in self.buckets}) for axis in range(3)]
         self._too_large = math.prod(map(len, self._axes)) > _TABLE_CELLS
 
@@ -110,13 +110,20 @@ class BucketTable:
         return None
 
     @cached_property
+    def sizes(self) -> Integers:
+        """Return the buckets by number, and zeros for the number of none."""
+        import numpy as np
+
+        return np.asarray([*self.buckets, [0, 0, 0]], dtype=np.int64)
+
+    @cached_property
     def _cells(self) -> Integers:
         import numpy as np
 
         none = len(self.buckets)
         cells = np.full([len(axis) + 1 for axis in self._axes], none, dtype=np.int64)
-        table = np.asarray(self.buckets, dtype=np.int64).reshape(-1, 3)
-        places = [np.searchsorted(axis, table[:, at]) for at, axis in enumerate(self._axes)]
+        columns = self.sizes[:none].T
+        places = [np.searchsorted(*pair) for pair in zip(self._axes, columns, strict=True)]
         np.minimum.at(cells, tuple(places), np.arange(none))
         for axis in range(3):
             cells = np.flip(np.minimum.accumulate(np.flip(cells, axis), axis), axis)

@@ -8,7 +8,7 @@ from typing import Any
 
 from gaudi_launch.core.buckets.bucket_list import BucketError, Buckets, captured
 from gaudi_launch.core.buckets.coverage import Holes, uncovered
-from gaudi_launch.core.buckets.engine_buckets import count, engine_buckets
+from gaudi_launch.core.buckets.engine_buckets import engine_model
 from gaudi_launch.core.buckets.families import EXPONENTIAL_SWITCH, family_named
 from gaudi_launch.core.buckets.optimiser.padding_cost import Score, score
 from gaudi_launch.core.buckets.script_ranges import reduced, variables
@@ -124,10 +124,11 @@ def judge(
     arguments = arguments_of(limits)
     name, algorithm, env = strategy.name, strategy.algorithm, strategy.env
     try:
-        prompt, decode = count(family, algorithm, env, arguments)
+        model = engine_model(family, algorithm, env, arguments)
+        prompt, decode = model.prompt.count(), model.decode.count()
         if prompt + decode > MOST_WRITTEN:
             return Judged(name, prompt, decode, None, None, None)
-        buckets = engine_buckets(family, algorithm, env, arguments)
+        buckets = model.buckets
     except BucketError as error:
         return Judged(name, 0, 0, None, None, None, str(error))
     if env.get(_SKIP_COMPILE) == "true":

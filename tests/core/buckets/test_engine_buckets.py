@@ -10,10 +10,9 @@ import pytest
 
 from gaudi_launch.core.base.errors import ExitCode
 from gaudi_launch.core.base.messages import LANGUAGES, catalogue
-from gaudi_launch.core.buckets.bucket_list import BucketError
+from gaudi_launch.core.buckets.bucket_list import BucketError, Buckets
 from gaudi_launch.core.buckets.engine_buckets import (
     algorithm_of,
-    count,
     engine_buckets,
     engine_model,
     lookups,
@@ -54,10 +53,11 @@ def test_recorded(path: Path) -> None:
                 engine_buckets(*case)
             assert str(raised.value) == record["error"]
             continue
-        buckets = engine_buckets(*case)
+        model, buckets = engine_model(*case), engine_buckets(*case)
         assert buckets.prompt == record["prompt_buckets"]
         assert buckets.decode == record["decode_buckets"]
-        assert count(*case) == (len(buckets.prompt), len(buckets.decode))
+        counts = (model.prompt.count(), model.decode.count())
+        assert counts == (len(buckets.prompt), len(buckets.decode))
         rule = lookups(*case, remember=True)
         for asked in record["lookups"]:
             assert _as_recorded(_ask(rule, asked), asked) == asked
@@ -199,9 +199,9 @@ def test_repeated_ladder_top_is_one_bucket() -> None:
 
 
 def test_bucketing_switched_off_compiles_every_shape() -> None:
-    rule = lookups(CONTEXT_LADDER, "exponential", {"VLLM_ENABLE_BUCKETING": "no"}, SMALL)
-    assert rule.prompt(3, 77, 5) == Lookup([3, 77, 5], "recompile")
-    assert count(CONTEXT_LADDER, "exponential", {"VLLM_ENABLE_BUCKETING": "no"}, SMALL) == (0, 0)
+    case = (CONTEXT_LADDER, "exponential", {"VLLM_ENABLE_BUCKETING": "no"}, SMALL)
+    assert lookups(*case).prompt(3, 77, 5) == Lookup([3, 77, 5], "recompile")
+    assert engine_buckets(*case) == Buckets([], [])
 
 
 def test_unknown_cache_size() -> None:

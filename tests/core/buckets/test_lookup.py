@@ -41,12 +41,12 @@ def test_table_is_the_first_entry_that_is_large_enough(
 def test_all_shapes_together_get_the_buckets_of_each(
     buckets: list[Bucket], shapes: list[tuple[int, int, int]], has_table: bool
 ) -> None:
-    table = BucketTable(buckets)
     columns = np.asarray(shapes, dtype=np.int64).reshape(-1, 3).T
     with pytest.MonkeyPatch.context() as patch:
         if not has_table:
             patch.setattr(lookup, "_TABLE_CELLS", -1)
-        numbers = table.find_all(*columns)
+        table = BucketTable(buckets)
+    numbers = table.find_all(*columns)
     found = [[*table.buckets, None][number] for number in numbers]
     assert found == [BucketTable(buckets).find(*shape) for shape in shapes]
 

@@ -10,7 +10,7 @@ chunks have filled.
 from __future__ import annotations
 
 import math
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
@@ -253,9 +253,12 @@ def _prompt_rows(
     queries = _in_chunks(flags.rules, args, queries)
     cells: list[tuple[int, Sequence[int]]] = []
     largest = _largest_contexts(flags, args, queries, contexts[-1])
+    *shorter, _ = contexts
     for query, last in zip(queries, largest, strict=True):
-        found = {*contexts[:-1], last}
-        kept = sorted(context for context in found if prompt_kept(flags, args, query, context))
+        most = longest_context(flags, args, query)
+        kept = shorter[: bisect_right(shorter, most)]
+        if last <= most and last not in kept:
+            insort(kept, last)
         if kept:
             cells.append((query, kept))
     cells = _merged_equal_queries(cells)
@@ -306,22 +309,19 @@ def _merged_equal_queries(
     return [(query, sorted(contexts)) for query, contexts in by_query.items()]
 
 
-def prompt_kept(flags: PluginFlags, args: Arguments, query: int, context: int) -> bool:
-    """Return True if a prompt bucket of this query and context can occur.
+def longest_context(flags: PluginFlags, args: Arguments, query: int) -> float:
+    """Return the longest context, in blocks, behind which a prompt of this query can occur.
 
-    The token budget is not considered.
+    Minus infinity where none can. The token budget is not considered.
     """
     if flags.merged_prefill:
         prefills = args.max_num_prefill_seqs
-        return context <= prefills * (
-            (args.max_model_len - math.floor(query / prefills)) // args.block_size
-        )
+        return prefills * ((args.max_model_len - math.floor(query / prefills)) // args.block_size)
     if flags.rules.prompt_fits == "sum":
-        return query + context * args.block_size <= args.max_model_len
-    return (
-        context <= math.ceil((args.max_model_len - 1) / args.block_size)
-        and query <= args.max_model_len
-    )
+        return (args.max_model_len - query) // args.block_size
+    if query > args.max_model_len:
+        return -math.inf
+    return math.ceil((args.max_model_len - 1) / args.block_size)
 
 
 def most_blocks(flags: PluginFlags, args: Arguments, batch: int) -> int:

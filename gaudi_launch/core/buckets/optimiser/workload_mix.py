@@ -126,7 +126,15 @@ def prior(limits: EngineLimits, cost: StepTime, rows: int) -> Shapes:
 
 
 def _as_used(limits: EngineLimits, concurrency: int, requests: Requests) -> EngineLimits:
-    """Return the limits without KV blocks that a closed loop of V1 never needs."""
+    """Return the limits without what a closed loop of so many clients never reaches.
+
+    Plans of other batches, prompts per step and KV blocks then share its simulation.
+    """
+    limits = replace(
+        limits,
+        max_num_seqs=concurrency,
+        max_num_prefill_seqs=min(limits.max_num_prefill_seqs, concurrency),
+    )
     if not limits.mixed_steps:
         return limits
     block = limits.block_size
@@ -135,7 +143,7 @@ def _as_used(limits: EngineLimits, concurrency: int, requests: Requests) -> Engi
     return replace(limits, num_blocks=min(limits.physical_blocks, most), cache_blocks=None)
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=256)
 def _closed_loop(limits: EngineLimits, concurrency: int, requests: Requests) -> Shapes:
     """Return the shapes of a closed loop; nothing arrives by the clock of its steps."""
     return serve(requests, limits, ONE_CARD_8B, concurrency=concurrency)[0]

@@ -7,7 +7,6 @@ import logging
 from collections.abc import Mapping
 from pathlib import Path
 
-from gaudi_launch.core.base.paths import write_whole
 from gaudi_launch.core.base.reader import read_json
 
 _log = logging.getLogger(__name__)
@@ -41,4 +40,4 @@ def is_whole(folder: Path, wanted: Mapping[str, str]) -> bool:
 
 def mark(folder: Path, content: dict[str, str]) -> None:
     """Write the marker of a finished folder."""
-    write_whole(folder / MARKER, json.dumps(content))
+    (folder / MARKER).write_text(json.dumps(content), encoding="utf-8")

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gaudi_launch.core.buckets import ladders
-from gaudi_launch.core.buckets.engine_buckets import count
+from gaudi_launch.core.buckets.engine_buckets import engine_model
 from gaudi_launch.core.buckets.families import EVERY_CONTEXT
 from gaudi_launch.core.buckets.optimiser.parameters import _decodes, _prompts, _time, usable_blocks
 from gaudi_launch.core.buckets.script_ranges import variables
@@ -64,8 +64,8 @@ def test_the_prompt_menu_has_the_graphs_of_the_engine(limited: bool) -> None:
     assert len(menu) > 3
     for choice in menu:
         env = {**variables(choice.ranges), "VLLM_EXPONENTIAL_BUCKETING": "false"}
-        prompt, _ = count(EVERY_CONTEXT, algorithm, env, arguments_of(bounds))
-        assert (choice.ranges, choice.graphs) == (choice.ranges, prompt)
+        model = engine_model(EVERY_CONTEXT, algorithm, env, arguments_of(bounds))
+        assert (choice.ranges, choice.graphs) == (choice.ranges, model.prompt.count())
     # without contexts each length of each row is one
     plain = _prompts(bounds, shapes, COST, limited, deep=False)
     assert [choice.ranges for choice in plain] == [choice.ranges for choice in menu]
