@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from gaudi_launch.core.base.optional import mapped
-from gaudi_launch.core.predict.simulate import Latency, Outcome
+from gaudi_launch.core.predict.simulate import Outcome
 
 
 @dataclass(frozen=True)
@@ -21,13 +20,19 @@ class Targets:
     percentile: float = 95.0
     e2e: float | None = None
 
+    @property
+    def given(self) -> dict[str, float]:
+        """Return the seconds of each target by its name: ttft, tpot, e2e."""
+        named = {"ttft": self.ttft, "tpot": self.tpot, "e2e": self.e2e}
+        return {name: seconds for name, seconds in named.items() if seconds is not None}
+
     def times(self, factor: float) -> Targets:
         """Return targets of ``factor`` times as much time."""
+        return replace(self, **{name: most * factor for name, most in self.given.items()})
 
-        def of(seconds: float | None) -> float | None:
-            return mapped(lambda one: one * factor, seconds)
-
-        return replace(self, ttft=of(self.ttft), tpot=of(self.tpot), e2e=of(self.e2e))
+    def shares(self, served: object) -> dict[str, float]:
+        """Return how many times its target each latency of a record is, by name."""
+        return {name: getattr(served, name) / most for name, most in self.given.items()}
 
     def missed(self, outcome: Outcome | None) -> tuple[str, ...]:
         """Return the names of the targets that are not met: ttft, tpot, e2e.
@@ -38,23 +43,17 @@ class Targets:
 
     def crossing(self, low: Outcome | None, high: Outcome | None) -> float:
         """Return the share of the way between two loads at which a target is reached."""
-        found = 1.0
-        for (_, most, before), (_, _, after) in zip(
-            self._pairs(low), self._pairs(high), strict=True
-        ):
-            if after > most:
-                found = min(found, max(0.0, (most - before) / (after - before)))
-        return found
+        pairs = zip(self._pairs(low), self._pairs(high), strict=True)
+        shares = [
+            max(0.0, (most - before) / (after - before))
+            for (_, most, before), (_, _, after) in pairs
+            if after > most
+        ]
+        return min([1.0, *shares])
 
     def _pairs(self, outcome: Outcome | None) -> Iterator[tuple[str, float, float]]:
         """Yield the name of each target, its seconds, and those of the worst seed."""
         if outcome is None:
             return
-        kinds: dict[str, tuple[float | None, Latency]] = {
-            "ttft": (self.ttft, outcome.ttft),
-            "tpot": (self.tpot, outcome.tpot),
-            "e2e": (self.e2e, outcome.e2e),
-        }
-        for name, (most, latency) in kinds.items():
-            if most is not None:
-                yield name, most, latency.between(self.percentile)[1]
+        for name, most in self.given.items():
+            yield name, most, getattr(outcome, name).between(self.percentile)[1]

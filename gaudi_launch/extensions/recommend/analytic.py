@@ -277,9 +277,7 @@ class Forecaster:
         return Forecast(candidate, served, objective(self.goal, served), miss)
 
     def _miss(self, cycle: _Cycle) -> float:
-        targets = self.goal.targets
-        pairs = ((cycle.ttft, targets.ttft), (cycle.tpot, targets.tpot), (cycle.e2e, targets.e2e))
-        return max([1.0, *(value / most for value, most in pairs if most is not None)])
+        return max([1.0, *self.goal.targets.shares(cycle).values()])
 
     def _cycle(self, candidate: Candidate, group: Group, count: float) -> _Cycle:
         # requests of a smaller batch have the same cycle

@@ -48,8 +48,7 @@ class Goal:
     @property
     def has_targets(self) -> bool:
         """Return True if a latency has a target."""
-        targets = self.targets
-        return not (targets.ttft is None and targets.tpot is None and targets.e2e is None)
+        return bool(self.targets.given)
 
 
 @dataclass(frozen=True)
@@ -106,11 +105,8 @@ def second(goal: Goal, served: Served) -> float:
 
     With a load and targets the least of targets / latencies, so that other requests meet them too.
     """
-    targets = goal.targets
-    pairs = ((targets.ttft, served.ttft), (targets.tpot, served.tpot), (targets.e2e, served.e2e))
-    spare = [most / max(value, 1e-9) for most, value in pairs if most is not None]
-    if goal.demand and spare:
-        return min(spare)
+    if goal.demand and goal.has_targets:
+        return 1 / max(1e-9, *goal.targets.shares(served).values())
     return served.balance
 
 

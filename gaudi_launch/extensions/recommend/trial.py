@@ -26,7 +26,7 @@ from gaudi_launch.extensions.recommend.goal import Goal, Served, alike, objectiv
 from gaudi_launch.extensions.recommend.space import Candidate, SearchCase
 
 # requests of a simulation: to rank by speed or by the number of replicas, and to compare
-_QUICK, _COUNTED, _EXACT = 500, 3000, 4000
+_QUICK, _COUNTED, _EXACT = 500, 2000, 4000
 # a part may be later than all by this factor, where only lengths make a request late
 _NEARLY = 1.1
 # more replicas than this beyond the fewest only lower a latency that meets its target
@@ -96,8 +96,9 @@ class Simulation:
         self.case = case
         self.goal = goal
         self.planner = planner
-        # what each candidate carried, and the best of its kind; replicas of which each is idle
-        self._near: dict[Candidate, float] = {}
+        # the most that one of a kind carried, by the requests of its simulation and by any;
+        # replicas of which each is idle
+        self._near: dict[tuple[Candidate, int | None] | Candidate, float] = {}
         self._idle: dict[Candidate, int] = {}
 
     def quick(self, candidate: Candidate, group: Group, *, counted: bool = True) -> Trial:
@@ -168,20 +169,30 @@ class Simulation:
         served = self._of_load(candidate, load, max(1, replicas), full)
         return self._judged(replace(trial, outcome=load), served, self._targets(most))
 
-    def _loaded(
-        self, trial: Trial, setup: ServedSetup, most: int | None, *, counted: bool
-    ) -> Trial | None:
-        """Return what the best number of replicas does with the given load."""
-        goal, load, engines = self.goal, self.case.load, trial.candidate.pipeline
-        full = trial.full or most_rate(setup, load, most and _QUICK)
+    def _expected(self, trial: Trial, setup: ServedSetup, most: int | None) -> Trial | None:
+        """Return the trial with what it serves at most, and is expected to carry.
+
+        None where the engine accepts no request.
+        """
+        full = trial.full or most_rate(setup, self.case.load, most and _QUICK)
         if full is None:
             return None
         kind = kind_of(trial.candidate)
-        expected = self._near.get(trial.candidate, self._near.get(kind, 0.0))
-        trial = replace(trial, full=full, each=expected)
-        if goal.name == "throughput" and (most is not None or load.recorded):
+        each = self._near.get((kind, most), self._near.get(kind, 0.0))
+        trial = replace(trial, full=full, each=each)
+        if self.goal.name == "throughput" and (most is not None or self.case.load.recorded):
             # more of the same show no other rate
-            trial = replace(trial, each=self._carried(trial, setup, most))
+            return replace(trial, each=self._carried(trial, setup, most))
+        return trial
+
+    def _loaded(
+        self, given: Trial, setup: ServedSetup, most: int | None, *, counted: bool
+    ) -> Trial | None:
+        """Return what the best number of replicas does with the given load."""
+        goal, engines, kind = self.goal, given.candidate.pipeline, kind_of(given.candidate)
+        trial = self._expected(given, setup, most)
+        if trial is None:
+            return None
         # without a limit of cards as few as are needed
         pool = self.case.pool.most_replicas(trial.candidate.world) or 1
         least, idle = self._bounds(trial, setup, most)
@@ -200,17 +211,18 @@ class Simulation:
         near = least
         if trial.each:
             near = min(idle, max(least, math.ceil(goal.demand / (trial.each * engines) - 1e-9)))
-        if not counted and expected and at(near).is_late:
+        is_known = kind in self._near
+        if is_known and not counted and at(near).is_late:
             return at(near)
-        looks_late = not expected or (most is None and at(near).is_late)
+        looks_late = not is_known or (most is None and at(near).is_late)
         if looks_late and (alone := self._alone(at(idle), most)).is_late:
             return alone
         found = fewest(least, idle, near, lambda replicas: not at(replicas).is_late)
         if found > idle:
             return self._alone(at(idle), most)
         best = max(map(at, _numbers(goal, found, pool)), key=lambda each: each.score)
-        self._near[trial.candidate] = best.each
-        self._near[kind] = max(best.each, self._near.get(kind, 0.0))
+        for key in ((kind, most), kind):
+            self._near[key] = max(best.each, self._near.get(key, 0.0))
         return best
 
     def _bounds(self, trial: Trial, setup: ServedSetup, most: int | None) -> tuple[int, int]:
@@ -337,7 +349,8 @@ class Simulation:
     def _judged(self, trial: Trial, served: Served, targets: Targets) -> Trial:
         goal = self.goal
         names = list(targets.missed(trial.outcome))
-        miss = max([1.0, *(over(goal.targets, served, name) for name in names)])
+        shares = goal.targets.shares(served)
+        miss = max([1.0, *map(shares.__getitem__, names)])
         most = self.case.pool.most_replicas(trial.candidate.world)
         if most is not None and served.replicas > most:
             names.append("cards")
@@ -362,13 +375,6 @@ def _numbers(goal: Goal, least: int, most: int) -> list[int]:
     if goal.name == "cost" or most <= least:
         return [least]
     return sorted({*range(least, min(most, least + _MORE_REPLICAS) + 1), most})
-
-
-def over(targets: Targets, served: Served, name: str) -> float:
-    """Return how many times its target a latency is."""
-    most: float = getattr(targets, name)
-    value: float = getattr(served, name)
-    return value / most
 
 
 @dataclass(frozen=True)
