@@ -130,14 +130,15 @@ def write(path: Path, text: str) -> None:
     part.replace(path)
 
 
-def deserted(request: Document) -> bool:
+def deserted(request: Document, wait: int | None = 0) -> bool:
     """Return True if the launching process or its SSH connection has died.
 
-    Nothing reads the results of this process then.
+    Nothing reads the results of this process then. ``wait``: milliseconds until it may die, None
+    without end.
     """
     asked = select.poll()
     asked.register(request["caller"], 0)
-    return any(events & (select.POLLERR | select.POLLHUP) for _, events in asked.poll(0))
+    return any(events & (select.POLLERR | select.POLLHUP) for _, events in asked.poll(wait))
 
 
 def leave_with_launcher(request: Document) -> None:
@@ -145,9 +146,7 @@ def leave_with_launcher(request: Document) -> None:
 
     Ray's code may block it for minutes, and was seen to ignore Ctrl-C.
     """
-    asked = select.poll()
-    asked.register(request["caller"], 0)
-    while not asked.poll():
+    while not deserted(request, None):
         pass
     os._exit(1)
 

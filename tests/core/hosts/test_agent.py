@@ -126,26 +126,15 @@ def test_a_command_starts_with_its_files_and_variables(
     assert sorted(each.name for each in state.iterdir()) == ["service.json", "service.log"]
 
 
-def test_a_record_is_whole_whenever_it_is_read(state: Path, caller: int) -> None:
+def test_a_record_is_replaced_and_never_half_written(state: Path, caller: int) -> None:
     """A guard that read half of one left, and its host kept an engine without a launcher."""
-    place, torn, ended = state / "service.json", [], threading.Event()
-
-    def read() -> None:
-        while not ended.is_set():
-            content = place.read_bytes()
-            if not content.endswith(b"}"):
-                torn.append(content)
-
+    place = state / "service.json"
     place.write_text("{}")
-    reader = threading.Thread(target=read)
-    reader.start()
-    request = {"folder": "c/a", "name": "service", "argv": ["true"], "env": {}, "files": {}}
-    for _ in range(40):
-        agent.start({**request, "settle": 0.0, "caller": caller})
-        until(lambda: agent.kept(state, "service") is None)
-    ended.set()
-    reader.join()
-    assert torn == []
+    one = {"folder": "c/a", "name": "service", "argv": ["true"], "caller": caller, "settle": 0.0}
+    with place.open() as held:
+        found = agent.start({**one, "env": {}, "files": {}})
+        assert held.read() == "{}"
+    assert json.loads(place.read_text())["pid"] == found["pid"]
 
 
 @pytest.mark.parametrize(
