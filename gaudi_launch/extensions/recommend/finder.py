@@ -17,6 +17,7 @@ from gaudi_launch.extensions.recommend.analytic import (
     Forecaster,
     Group,
     fitting,
+    kind_of,
     survivors,
 )
 from gaudi_launch.extensions.recommend.front import front
@@ -209,6 +210,10 @@ def _climbed(
         climbed.update(open_ones)
         # one prompt per step is often best, and several of several are alike
         ends = [replace(each, prompts=1) for each in open_ones]
+        if not any(trial.meets for trial in ranked):
+            # no neighbour leads to what alone may meet
+            tokens = {each.tokens for each in able.candidates}
+            ends = [replace(each, tokens=most) for each in ends for most in sorted(tokens)]
         steps = [other for each in open_ones for other in _neighbours(each)]
         near = dict.fromkeys([*steps, *ends])
         others = [other for other in near if other in possible and other not in known]
@@ -281,13 +286,17 @@ def _planned(
 
     And of more, where none of them meets the targets.
     """
+    found = _best_of_kinds(simulation, quick)
+    quick = _corrected(simulation, quick, able, found)
     chosen = dict.fromkeys(trial.candidate for trial in _about_best(simulation.one, quick))
     others = filterfalse(lambda trial: trial.candidate.is_last_resort, quick)
     chosen.update(dict.fromkeys(trial.candidate for trial in front(others)[:_FRONT]))
     rank = simulation.one.case.rank
     alike = [each.candidate for each in quick if rank(each.candidate) == rank(quick[0].candidate)]
     chosen.update(dict.fromkeys(alike[:BEST]))
-    found = simulation.exact(list(chosen), show)
+    for trial in found:
+        chosen.pop(trial.candidate, None)
+    found += simulation.exact(list(chosen), show)
     if simulation.one.goal.most_start is not None and not any(trial.meets for trial in found):
         found += _with_short_start(simulation, quick, able, found)
     known = {trial.candidate for trial in found}
@@ -297,6 +306,42 @@ def _planned(
         found += simulation.exact(next_ones)
         del rest[:_TOGETHER]
     return found
+
+
+def _best_of_kinds(simulation: _Simulations, quick: Sequence[Trial]) -> list[Trial]:
+    """Return the complete trial of the best of each kind.
+
+    No more where one meets the targets and no other may be better. A kind that meets the targets by few requests may miss them by all.
+    """
+    kinds: dict[Candidate, Trial] = {}
+    for trial in quick:
+        if trial.miss <= max(_NEARLY, quick[0].miss):
+            kinds.setdefault(kind_of(trial.candidate), trial)
+    found: list[Trial] = []
+    for trial in kinds.values():
+        if any(each.meets for each in found) and not _is_open(simulation.one, found, trial):
+            break
+        found += simulation.exact([trial.candidate])
+    return found
+
+
+def _corrected(
+    simulation: _Simulations, quick: Sequence[Trial], able: Fitting, found: Sequence[Trial]
+) -> list[Trial]:
+    """Return the short trials, corrected by the complete ones.
+
+    The best kind is first, late kinds are last. Neighbours of the best are among them.
+    """
+    late = {kind_of(trial.candidate): trial.miss for trial in found if trial.is_late}
+    known = [
+        replace(trial, miss=max(trial.miss, late.get(kind_of(trial.candidate), 1.0)))
+        for trial in quick
+    ]
+    ranked = _climbed(simulation, known, able, _nothing_shown)
+    if any(trial.meets for trial in found):
+        best = kind_of(min(found, key=simulation.one.place).candidate)
+        ranked.sort(key=lambda trial: kind_of(trial.candidate) != best)
+    return ranked
 
 
 def _about_best(one: Simulation, quick: Sequence[Trial]) -> list[Trial]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
@@ -24,6 +25,7 @@ from gaudi_launch.core.host.simulated import make, server_of
 from gaudi_launch.core.launch.command_line import serve_command
 from gaudi_launch.core.planning.launch_options import LaunchOptions
 from gaudi_launch.core.predict.simulate import simulate
+from gaudi_launch.extensions.recommend import trial
 from gaudi_launch.extensions.recommend.case import (
     RecommendCase,
     Recommended,
@@ -44,6 +46,23 @@ from tests.support.refusals import failing
 def case_of(launch: Mapping[str, Any] | None = None, **given: Any) -> RecommendCase:
     words = {"model": SMALL, "machine": "gaudi2", **(launch or {})}
     return read(LaunchOptions(**words), replace(RecommendOptions(), **given))
+
+
+def test_a_part_of_the_requests_ranks_and_does_not_decide(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By 60 requests 984 cards were found where 84 are enough."""
+    chance, time = random.Random(13), 0.0
+    lines = ["t_seconds,input_tokens,output_tokens"]
+    rate, mean = chance.choice([1, 3, 10]), chance.choice([4000, 8000, 12_000])
+    for _ in range(300):
+        time += chance.expovariate(rate)
+        lines.append(f"{time},{int(mean * chance.uniform(0.3, 1.7))},{chance.randint(20, 400)}")
+    (tmp_path / "trace.csv").write_text("\n".join(lines))
+    monkeypatch.setattr(trial, "_COUNTED", 60)
+    given = {"trace": str(tmp_path / "trace.csv"), "ttft": "5s", "tpot": "30ms"}
+    winner = solve(case_of({"model": "Qwen/Qwen3-32B"}, **given)).found.winner
+    assert winner is not None and winner.served is not None and winner.served.cards == 84
 
 
 @pytest.mark.parametrize(

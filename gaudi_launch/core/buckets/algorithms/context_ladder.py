@@ -310,7 +310,7 @@ def _merged_equal_queries(
 
 
 def longest_context(flags: PluginFlags, args: Arguments, query: int) -> float:
-    """Return the longest context, in blocks, behind which a prompt of this query can occur.
+    """Return the blocks of the longest context behind which a query can occur.
 
     Minus infinity where none can. The token budget is not considered.
     """

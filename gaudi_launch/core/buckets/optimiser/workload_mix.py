@@ -126,7 +126,7 @@ def prior(limits: EngineLimits, cost: StepTime, rows: int) -> Shapes:
 
 
 def _as_used(limits: EngineLimits, concurrency: int, requests: Requests) -> EngineLimits:
-    """Return the limits without what a closed loop of so many clients never reaches.
+    """Return the limits without what a closed loop of these clients never reaches.
 
     Plans of other batches, prompts per step and KV blocks then share its simulation.
     """
