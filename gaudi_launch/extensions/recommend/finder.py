@@ -311,7 +311,8 @@ def _planned(
 def _best_of_kinds(simulation: _Simulations, quick: Sequence[Trial]) -> list[Trial]:
     """Return the complete trial of the best of each kind.
 
-    No more where one meets the targets and no other may be better. A kind that meets the targets by few requests may miss them by all.
+    No more where one meets the targets and no other may be better. A kind that meets them by few
+    requests may miss them by all.
     """
     kinds: dict[Candidate, Trial] = {}
     for trial in quick:
