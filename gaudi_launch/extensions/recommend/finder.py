@@ -208,15 +208,13 @@ def _climbed(
         if not open_ones:
             return ranked
         climbed.update(open_ones)
+        near = [other for each in open_ones for other in _neighbours(each)]
         # one prompt per step is often best, and several of several are alike
-        ends = [replace(each, prompts=1) for each in open_ones]
+        near += [replace(each, prompts=1) for each in open_ones]
         if not any(trial.meets for trial in ranked):
             # no neighbour leads to what alone may meet
-            tokens = {each.tokens for each in able.candidates}
-            ends = [replace(each, tokens=most) for each in ends for most in sorted(tokens)]
-        steps = [other for each in open_ones for other in _neighbours(each)]
-        near = dict.fromkeys([*steps, *ends])
-        others = [other for other in near if other in possible and other not in known]
+            near += _of_any_tokens(open_ones, able)
+        others = [each for each in dict.fromkeys(near) if each in possible and each not in known]
         known.update(zip(others, simulation.quick(others), strict=True))
         show(len(known))
 
@@ -242,6 +240,12 @@ def _neighbours(base: Candidate) -> list[Candidate]:
         changes: list[dict[str, Any]] = [{name: value * 2}, {name: value // 2}]
         found += [replace(base, **change) for change in changes]
     return found
+
+
+def _of_any_tokens(bases: Sequence[Candidate], able: Fitting) -> list[Candidate]:
+    """Return the candidates with one prompt and every number of tokens of a step."""
+    tokens = sorted({each.tokens for each in able.candidates})
+    return [replace(each, prompts=1, tokens=most) for each in bases for most in tokens]
 
 
 def _nothing_fits(case: SearchCase) -> LaunchError:
@@ -294,16 +298,14 @@ def _planned(
     rank = simulation.one.case.rank
     alike = [each.candidate for each in quick if rank(each.candidate) == rank(quick[0].candidate)]
     chosen.update(dict.fromkeys(alike[:BEST]))
-    for trial in found:
-        chosen.pop(trial.candidate, None)
-    found += simulation.exact(list(chosen), show)
+    known = {trial.candidate for trial in found}
+    found += simulation.exact([each for each in chosen if each not in known], show)
     if simulation.one.goal.most_start is not None and not any(trial.meets for trial in found):
         found += _with_short_start(simulation, quick, able, found)
     known = {trial.candidate for trial in found}
     rest = [trial for trial in quick if trial.candidate not in known and trial.miss <= _NEARLY]
     while rest and len(found) < _MOST_PLANNED and _is_open(simulation.one, found, rest[0]):
-        next_ones = [trial.candidate for trial in rest[:_TOGETHER]]
-        found += simulation.exact(next_ones)
+        found += simulation.exact([trial.candidate for trial in rest[:_TOGETHER]])
         del rest[:_TOGETHER]
     return found
 
